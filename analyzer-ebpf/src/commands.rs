@@ -20,8 +20,8 @@ use rocescope_common::abi::qp::{
 
 use super::{CALLS_MAX, OF_EACH_CPU, add, cgroup, copy, is_in_verb, now, of, pointer};
 
-/// Some 170 records, emptied every 50 ms; a command takes the firmware some microseconds.
-const COMMANDS_BYTES: usize = 64 << 10;
+/// Some 680 records, emptied every 20 ms; a command takes the firmware some tens of microseconds.
+const COMMANDS_BYTES: usize = 256 << 10;
 
 #[btf_map]
 static QP_COMMANDS: RingBuf<CommandRecord, COMMANDS_BYTES> = RingBuf::new();

@@ -12,7 +12,7 @@ mod commands;
 
 use aya_ebpf::Global;
 use aya_ebpf::bindings::{BPF_F_NO_COMMON_LRU, BPF_RB_NO_WAKEUP};
-use aya_ebpf::btf_maps::{LruHashMap, PerCpuArray, RingBuf};
+use aya_ebpf::btf_maps::{HashMap, LruHashMap, PerCpuArray, RingBuf};
 use aya_ebpf::helpers::generated::{
     bpf_get_current_cgroup_id, bpf_ktime_get_ns, bpf_probe_read_kernel as read_kernel,
 };
@@ -20,11 +20,10 @@ use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_prob
 use aya_ebpf::macros::{btf_map, kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
 use rocescope_common::abi::qp::{
-    ABSENT, ATTR_BYTES, BY_PROCESS, COMM, DEVICE_NAME, QP_BYTES, QpRecord, count, kind,
+    ABSENT, ATTR_BYTES, BY_PROCESS, COMM, Call, DEVICE_NAME, LONGEST_CALL_NS, QP_BYTES, QP_RECORDS_BYTES,
+    QpRecord, count, kind,
 };
 
-/// Some 600 records, emptied every 50 ms: a thousand queue pairs made and ended in a second are 300 in that time.
-const RECORDS_BYTES: usize = 512 << 10;
 /// Calls under way at once: the kernel divides them among its CPUs, 128 on each of 128.
 const CALLS_MAX: usize = 16_384;
 /// Each CPU makes room among its own entries. With a common list CPUs set free entries aside, and on hosts with many of
@@ -32,7 +31,7 @@ const CALLS_MAX: usize = 16_384;
 const OF_EACH_CPU: usize = BPF_F_NO_COMMON_LRU as usize;
 
 #[btf_map]
-static QP_RECORDS: RingBuf<QpRecord, RECORDS_BYTES> = RingBuf::new();
+static QP_RECORDS: RingBuf<QpRecord, QP_RECORDS_BYTES> = RingBuf::new();
 
 #[btf_map]
 static QP_COUNTS: PerCpuArray<u64, { count::COUNTS as usize }> = PerCpuArray::new();
@@ -42,20 +41,14 @@ static QP_COUNTS: PerCpuArray<u64, { count::COUNTS as usize }> = PerCpuArray::ne
 #[btf_map]
 static CALLS: LruHashMap<u64, Call, CALLS_MAX, OF_EACH_CPU> = LruHashMap::new();
 
-/// The longest time that a call is taken to be under way. The kernel resolves an address for a second or a few; a
-/// longer one has returned unseen.
-const LONGEST_CALL_NS: u64 = 10_000_000_000;
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Call {
-    qp: u64,
-    attr: u64,
-    time_ns: u64,
-    mask: u32,
-    /// One of `kind`: the return of another verb is not the end of this call.
-    kind: u32,
-}
+/// Calls within which the driver calls the same verb for another queue pair, by thread: mlx5 has a hidden queue pair
+/// behind each of those for management (GSI), and modifies it so.
+#[btf_map]
+static OUTER_CALLS: HashMap<u64, Call, OUTER_MAX> = HashMap::new();
+/// One for each port of a device, while it is added.
+const OUTER_MAX: usize = 256;
+/// The longest time from a call to one within it. A call that was entered before has returned unseen.
+const NESTED_NS: u64 = 100_000_000;
 
 /// See [`rocescope_common::abi::qp::QpLayout`], also for the others.
 #[unsafe(no_mangle)]
@@ -87,7 +80,13 @@ static OWN_PID: Global<u32> = Global::new(0);
 #[kprobe]
 pub fn rocescope_qp_create(ctx: ProbeContext) -> u32 {
     let Some(device) = ctx.arg::<u64>(0) else { return 0 };
-    remember(Call { qp: 0, attr: device, time_ns: now(), mask: BY_PROCESS, kind: u32::from(kind::CREATED) });
+    remember(Call {
+        qp: 0,
+        attr: device,
+        time_ns: now(),
+        mask: u64::from(BY_PROCESS),
+        kind: u64::from(kind::CREATED),
+    });
     0
 }
 
@@ -101,14 +100,17 @@ pub fn rocescope_qp_created(ctx: RetProbeContext) -> u32 {
     let thread = bpf_get_current_pid_tgid();
     // SAFETY: the entry belongs to this thread alone.
     let call = match unsafe { CALLS.get(thread) } {
-        Some(call) if call.kind == u32::from(kind::CREATED) => *call,
-        // The kernel's own are entered unseen.
+        Some(call) if call.kind == u64::from(kind::CREATED) => {
+            let call = *call;
+            let _gone = CALLS.remove(thread);
+            call
+        }
+        // The kernel's own are entered unseen, also within a verb that has not returned.
         _ => {
             add(count::ENTERED);
             Call { qp: 0, attr: 0, time_ns: 0, mask: 0, kind: 0 }
         }
     };
-    let _gone = CALLS.remove(thread);
     let call = Call { qp: if failed { 0 } else { qp }, ..call };
     record(kind::CREATED, &call, if failed { qp as i32 } else { 0 }, 0);
     0
@@ -117,7 +119,7 @@ pub fn rocescope_qp_created(ctx: RetProbeContext) -> u32 {
 /// A queue pair is about to be modified.
 #[kprobe]
 pub fn rocescope_qp_modify(ctx: ProbeContext) -> u32 {
-    enter(&ctx, u32::from(kind::MODIFIED));
+    enter(&ctx, u64::from(kind::MODIFIED));
     0
 }
 
@@ -132,7 +134,7 @@ pub fn rocescope_qp_modified(ctx: RetProbeContext) -> u32 {
 #[kprobe]
 pub fn rocescope_qp_query(ctx: ProbeContext) -> u32 {
     if (bpf_get_current_pid_tgid() >> 32) as u32 == OWN_PID.load() {
-        enter(&ctx, u32::from(kind::QUERIED));
+        enter(&ctx, u64::from(kind::QUERIED));
     }
     0
 }
@@ -185,17 +187,27 @@ pub fn rocescope_qp_reason(ctx: ProbeContext) -> u32 {
     let requester = (pointer(event, 0) >> 24) as u32 & 0xff;
     let responder = (rest >> 24) as u32 & 0xff;
     let qp = own.wrapping_add(of_qp as i32 as u64);
-    let call = Call { qp, attr: 0, time_ns: 0, mask: requester | responder << 8, kind: 0 };
+    let call = Call { qp, attr: 0, time_ns: 0, mask: u64::from(requester | responder << 8), kind: 0 };
     record(kind::REASON, &call, 0, 0);
     0
 }
 
 #[inline(always)]
-fn enter(ctx: &ProbeContext, kind: u32) {
+fn enter(ctx: &ProbeContext, kind: u64) {
     let (Some(qp), Some(attr), Some(mask)) = (ctx.arg::<u64>(0), ctx.arg::<u64>(1), ctx.arg::<u32>(2)) else {
         return;
     };
-    remember(Call { qp, attr, time_ns: now(), mask, kind });
+    let (thread, now) = (bpf_get_current_pid_tgid(), now());
+    // SAFETY: the entry belongs to this thread alone.
+    if let Some(outer) = unsafe { CALLS.get(thread) }
+        && outer.kind == kind
+        && outer.qp != qp
+        && now.wrapping_sub(outer.time_ns) < NESTED_NS
+    {
+        let outer = *outer;
+        let _full = OUTER_CALLS.insert(thread, outer, 0);
+    }
+    remember(Call { qp, attr, time_ns: now, mask: u64::from(mask), kind });
 }
 
 #[inline(always)]
@@ -232,10 +244,16 @@ fn leave(ctx: &RetProbeContext, kind: u8) {
     // SAFETY: the entry belongs to this thread alone.
     let Some(call) = (unsafe { CALLS.get(thread) }).copied() else { return };
     // An inner verb has already ended, or this is the return of one.
-    if call.kind != u32::from(kind) {
+    if call.kind != u64::from(kind) {
         return;
     }
-    let _gone = CALLS.remove(thread);
+    // SAFETY: as above.
+    if let Some(outer) = unsafe { OUTER_CALLS.get(thread) }.copied() {
+        let _gone = OUTER_CALLS.remove(thread);
+        let _full = CALLS.insert(thread, outer, 0);
+    } else {
+        let _gone = CALLS.remove(thread);
+    }
     add(count::RETURNED);
     record(kind, &call, ctx.ret(), 0);
 }
@@ -252,7 +270,7 @@ fn event(ctx: &ProbeContext, kind: u8) {
     let number = pointer(event, of_type) as u32;
     let (qp, attr) = if kind == kind::EVENT { (element, 0) } else { (0, pointer(event, of_device)) };
     // The port lies in the lower half of the element.
-    let call = Call { qp, attr, time_ns: 0, mask: element as u32, kind: 0 };
+    let call = Call { qp, attr, time_ns: 0, mask: u64::from(element as u32), kind: 0 };
     record(kind, &call, 0, number);
 }
 
@@ -278,7 +296,7 @@ fn record(kind: u8, call: &Call, result: i32, event: u32) {
         (*record).duration_ns = if call.time_ns == 0 { 0 } else { now.wrapping_sub(call.time_ns) };
         (*record).cgroup = cgroup();
         (*record).pid = (bpf_get_current_pid_tgid() >> 32) as u32;
-        (*record).mask = call.mask;
+        (*record).mask = call.mask as u32;
         (*record).result = result;
         (*record).event = event;
         (*record).kind = kind;

@@ -14,13 +14,18 @@ pub const COMM: usize = 16;
 
 /// Ring buffer of [`QpRecord`].
 pub const QP_RECORDS: &str = "QP_RECORDS";
+/// Its length. Each record takes its own length and a header of 8 bytes.
+pub const QP_RECORDS_BYTES: usize = 2 << 20;
+/// Map from threads to the verbs that they have entered and that have not been seen to return: [`Call`].
+pub const QP_CALLS: &str = "CALLS";
 /// Per-CPU array of counts, indexed by the constants of [`count`].
 pub const QP_COUNTS: &str = "QP_COUNTS";
 
 /// Ring buffer of [`CommandRecord`].
 pub const QP_COMMANDS: &str = "QP_COMMANDS";
-/// Bytes copied of a command's input: its header of 24 bytes and the QP context of 232.
-pub const COMMAND_INPUT: usize = 256;
+/// Bytes copied of a command's input: its header of 24 bytes, the QP context of 232, and the second part of the mask of
+/// what it sets, behind 8 bytes.
+pub const COMMAND_INPUT: usize = 272;
 /// Bytes copied of a command's output: status, syndrome, and the number of a new queue pair.
 pub const COMMAND_OUTPUT: usize = 16;
 
@@ -118,6 +123,8 @@ pub mod command {
     pub const INIT2RTR: u16 = 0x503;
     /// `RTR2RTS_QP`.
     pub const RTR2RTS: u16 = 0x504;
+    /// `RTS2RTS_QP`.
+    pub const RTS2RTS: u16 = 0x505;
     /// `2ERR_QP`.
     pub const TO_ERR: u16 = 0x507;
     /// `2RST_QP`.
@@ -131,7 +138,7 @@ pub mod command {
     /// True for the commands that are recorded.
     #[must_use]
     pub const fn is_followed(opcode: u16) -> bool {
-        matches!(opcode, CREATE | DESTROY | RST2INIT | INIT2RTR | RTR2RTS | TO_ERR | TO_RST)
+        matches!(opcode, CREATE | DESTROY | RST2INIT | INIT2RTR | RTR2RTS | RTS2RTS | TO_ERR | TO_RST)
     }
 }
 
@@ -165,6 +172,39 @@ pub struct CommandRecord {
 const _: () = assert!(
     core::mem::size_of::<CommandRecord>() == 32 + COMM + DEVICE_NAME + COMMAND_INPUT + COMMAND_OUTPUT
 );
+
+/// Arguments of a verb that has not returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Call {
+    /// Address of the `struct ib_qp`.
+    pub qp: u64,
+    /// Address of the `struct ib_qp_attr`, or of the device of a queue pair that is being made.
+    pub attr: u64,
+    /// Kernel's monotonic clock at its entry; 0 when it was not seen.
+    pub time_ns: u64,
+    /// As [`QpRecord::mask`].
+    pub mask: u64,
+    /// One of [`kind`]: the return of another verb is not the end of this call.
+    pub kind: u64,
+}
+
+/// The longest time that a call is taken to be under way. The kernel resolves an address for a second or a few; a
+/// longer one has returned unseen.
+pub const LONGEST_CALL_NS: u64 = 10_000_000_000;
+
+impl Call {
+    /// Number of 64-bit words.
+    pub const WORDS: usize = 5;
+
+    /// From the words of its memory.
+    #[must_use]
+    pub const fn from_words([qp, attr, time_ns, mask, kind]: [u64; Self::WORDS]) -> Self {
+        Self { qp, attr, time_ns, mask, kind }
+    }
+}
+
+const _: () = assert!(core::mem::size_of::<Call>() == Call::WORDS * 8);
 
 /// Layout of the running kernel, as far as the programs have to know it. Unit: bytes.
 /// Each is a global of the programs, by the name beside it.

@@ -81,6 +81,9 @@ pub struct Device {
     pub qp_counters: Vec<DeviceQpCounters>,
     /// Queue pairs of the port that are not listed. Unit: queue pairs.
     pub qps_left_out: u64,
+    /// Those of them that are known: figures and findings about all queue pairs count them, too.
+    #[serde(skip)]
+    pub unlisted: Vec<DeviceQp>,
 }
 
 /// Pauses of one priority in one direction: from MAC control frames in a capture (`links[].pause`), or as a
@@ -218,6 +221,12 @@ impl Device {
     pub fn label(&self) -> String {
         let port = self.port.map_or_else(String::new, |port| format!("/{port}"));
         format!("{}{port}", self.name)
+    }
+
+    /// All known queue pairs, also those that are not listed.
+    #[must_use]
+    pub fn every_qp(&self) -> impl DoubleEndedIterator<Item = &DeviceQp> {
+        self.qps.iter().chain(&self.unlisted)
     }
 
     /// Events that show the death of a queue pair, the oldest first.
@@ -375,14 +384,13 @@ fn queue_pairs(
         }
     }
     super::posts::join(devices, port, &mut qps);
-    let all = qps.len();
-    if all > MAX_QPS {
+    if qps.len() > MAX_QPS {
         // A queue pair that died or stands still sends nothing, and is most important to keep.
         qps.sort_by_key(|qp| std::cmp::Reverse(qp.rank()));
-        qps.truncate(MAX_QPS);
+        device.unlisted = qps.split_off(MAX_QPS);
     }
     qps.sort_by_key(|qp| (qp.lqpn, !qp.control.is_over(), qp.control.created_ns));
-    device.qps_left_out = port.qps_left_out + (all - qps.len()) as u64;
+    device.qps_left_out = port.qps_left_out + device.unlisted.len() as u64;
     device.qps = qps;
     device.qp_counters = port
         .qp_counters

@@ -58,9 +58,11 @@ pub struct DeviceQp {
     /// Facts from the kernel's control path; without that, some of them from the NIC's own context.
     #[serde(flatten)]
     pub control: QpControl,
-    /// Source of each figure that both the NIC's own context and the control path (or commands past the verbs) may
-    /// have: `udp_port`, `dscp`, `priority`, `plane`, `timeout_ns`. Without a figure that is not known. Empty: only one
-    /// of the two is in `sources`, or a recording, which has no sources by figure.
+    /// Source of each figure that the NIC's own context and another source may have: `state`, `src`, `dst`, `udp_port`,
+    /// `flow_label`, `dscp`, `path_mtu`, `timeout_ns`, `retry_cnt`, `rnr_retry`, `priority`, `plane`, `sent_packets`,
+    /// `received_packets`; `devx` for a `udp_port` that a command set. Without a figure that is not known. A state of
+    /// the control path may be that of a query. Empty: no context was read, so that `sources` says it, or a recording,
+    /// which has no sources by figure.
     pub figure_sources: BTreeMap<&'static str, QpSource>,
     /// Latest reading of the NIC's own context of the queue pair, from which this and the following fields come
     /// (`qp_context`). Unit: Unix ns. Null: none was read.
@@ -103,9 +105,10 @@ pub struct DeviceQp {
     /// Times of readings that showed these three; `None` if none did.
     #[serde(skip)]
     pub context_times: Option<Box<ContextTimes>>,
-    /// Transport timeouts counted by the port that are attributed to it. Unit: timeouts. Null: none.
+    /// Transport timeouts counted by the port that are attributed to it; `likely` ones are counted for each queue pair
+    /// that may have had them, so that they do not add up. Unit: timeouts. Null: none.
     pub timeouts: Option<u64>,
-    /// Sequence-error NAKs counted by the port that are attributed to it. Unit: NAKs. Null: none.
+    /// Sequence-error NAKs counted by the port that are attributed to it, likewise. Unit: NAKs. Null: none.
     pub sequence_errors: Option<u64>,
     /// Confidence of `timeouts` and `sequence_errors`. `certain`: no other queue pair of the port that the kernel lists
     /// had a packet in flight. `likely`: its context showed retries or a standstill at that time; others may share the
@@ -159,23 +162,32 @@ impl DeviceQp {
     pub(super) fn add(&mut self, life: &QpLife) {
         let is_devx = life.origin == Some(DEVX);
         self.sources.push(if is_devx { QpSource::Devx } else { QpSource::ControlPath });
-        self.rqpn = self.rqpn.or(life.rqpn);
+        // Lists and contexts are in the life, too, unless a verb is newer.
+        self.rqpn = life.rqpn.or(self.rqpn);
         self.kind = self.kind.or(life.kind);
         self.origin = life.origin.or(self.origin);
-        self.state = self.state.or(life.state);
+        self.state = life.state.or(self.state);
         self.pid = self.pid.or(life.pid);
         self.comm = self.comm.take().or_else(|| life.comm.clone());
         self.pod = life.made_in().cloned().unwrap_or_else(|| self.pod.take().or_else(|| life.pod.clone()));
         self.control = life.control.clone();
-        let PathChoices { priority, adaptive_routing, plane, bond_port } = life.choices;
+        let PathChoices { priority, adaptive_routing, plane, bond_port, udp_port } = life.choices;
+        self.control.udp_port = udp_port.or(self.control.udp_port);
+        if udp_port.is_some() {
+            self.figure_sources.insert("udp_port", QpSource::Devx);
+        }
         (self.priority, self.adaptive_routing) = (priority, adaptive_routing);
         (self.plane, self.bond_port) = (plane, bond_port);
     }
 }
 
+fn every(devices: &mut [Device]) -> impl Iterator<Item = &mut DeviceQp> {
+    devices.iter_mut().flat_map(|device| device.qps.iter_mut().chain(&mut device.unlisted))
+}
+
 /// Forgets the sources of figures: a recording has figures of several sources as one.
 pub(super) fn forget_sources(devices: &mut [Device]) {
-    devices.iter_mut().flat_map(|device| &mut device.qps).for_each(|qp| qp.figure_sources.clear());
+    every(devices).for_each(|qp| qp.figure_sources.clear());
 }
 
 /// Marks the queue pairs that a flow goes to or comes from.
@@ -185,7 +197,7 @@ pub(super) fn mark_packets(devices: &mut [Device], flows: &[FlowSample]) {
     }
     let of = |flow: &FlowSample| (address(flow.key.family, flow.key.dst), flow.key.dest_qp);
     let ends: Set<(Address, u32)> = flows.iter().map(of).collect();
-    for qp in devices.iter_mut().flat_map(|device| &mut device.qps) {
+    for qp in every(devices) {
         let seen = |of: Option<IpAddr>, qpn: Option<u32>| {
             of.zip(qpn).is_some_and(|(of, qpn)| ends.contains(&(of.into(), qpn)))
         };

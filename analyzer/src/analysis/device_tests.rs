@@ -54,12 +54,33 @@ fn figures_of_verbs_and_context_have_their_source() {
         facts.devices.into_iter().flat_map(|device| device.qps).collect()
     };
     let [both, one] = &qps(&sample)[..] else { panic!("two queue pairs") };
-    let expected =
-        [("dscp", QpSource::Context), ("timeout_ns", QpSource::Context), ("udp_port", QpSource::ControlPath)];
-    assert_eq!((both.control.dscp, both.figure_sources.clone()), (Some(0), expected.into()));
+    let verbs = ["src", "dst", "state", "udp_port"].map(|figure| (figure, QpSource::ControlPath));
+    let contexts = ["dscp", "timeout_ns"].map(|figure| (figure, QpSource::Context));
+    let expected: BTreeMap<_, _> = verbs.into_iter().chain(contexts).collect();
+    assert_eq!((both.control.dscp, both.figure_sources.clone()), (Some(0), expected));
     assert!(one.figure_sources.is_empty(), "the verbs alone: {:?}", one.figure_sources);
     sample.recording = Some(Arc::default());
     assert!(qps(&sample)[0].figure_sources.is_empty());
+}
+
+/// The list may be older than the latest verb, and newer than a query; the life has the latest of them.
+#[test]
+fn the_latest_state_is_that_of_the_life() {
+    let owner = |lqpn| QpOwner {
+        device: "mlx5_0".into(),
+        lqpn,
+        rqpn: Some(29),
+        state: Some("RTS"),
+        ..QpOwner::default()
+    };
+    let qps = [17, 18].map(|lqpn| QpSample { owner: owner(lqpn), ..QpSample::default() });
+    let port = PortSample { qps: Arc::new(qps.into()), ..fixtures::port() };
+    let mut life = fixtures::qp_life(17, 30);
+    life.state = Some("ERR");
+    let lives = Arc::new(Lives { qps: vec![life].into(), ..Lives::default() });
+    let found = devices(&Devices { ports: vec![port], lives, ..Devices::default() });
+    let states: Vec<_> = found[0].qps.iter().map(|qp| (qp.lqpn, qp.state, qp.rqpn)).collect();
+    assert_eq!(states, [(17, Some("ERR"), Some(30)), (18, Some("RTS"), Some(29))]);
 }
 
 /// Those that died send nothing any more.
@@ -76,6 +97,7 @@ fn of_too_many_queue_pairs_the_dead_ones_stay() {
     let ended: Vec<u32> = found[0].qps.iter().filter(|qp| qp.control.is_over()).map(|qp| qp.lqpn).collect();
     assert_eq!((found[0].qps.len(), found[0].qps_left_out, ended.len()), (MAX_QPS, 10, 10));
     assert!(ended.contains(&5), "{ended:?}");
+    assert_eq!(found[0].every_qp().count(), MAX_QPS + 10);
 }
 
 #[test]

@@ -238,7 +238,7 @@ impl QpsByPid {
     fn of(devices: &[Device]) -> Self {
         let mut by_pid: BTreeMap<u32, Vec<RankQp>> = BTreeMap::new();
         for device in devices {
-            for qp in device.qps.iter().filter(|qp| !qp.control.is_over()) {
+            for qp in device.every_qp().filter(|qp| !qp.control.is_over()) {
                 let Some(pid) = qp.pid else { continue };
                 by_pid.entry(pid).or_default().push(RankQp {
                     device: device.name.clone(),

@@ -65,24 +65,37 @@ pub(super) fn coverage(devices: &Devices) -> Option<QpContexts> {
 }
 
 impl DeviceQp {
-    /// Notes which source each figure has once this context is added to what another source has shown.
+    /// Notes which source each figure has once this context is added to what other sources have shown.
     fn note_sources(&mut self, of: &ContextSample) {
         let is_other = |source: &&QpSource| matches!(source, QpSource::ControlPath | QpSource::Devx);
-        let Some(other) = self.sources.iter().find(is_other).copied() else { return };
+        let other = self.sources.iter().find(is_other).copied();
         let (context, control) = (&of.context, &self.control);
-        // The first of the two that has it.
-        let of =
-            |order: [(bool, QpSource); 2]| order.into_iter().find(|(has, _)| *has).map(|(_, source)| source);
-        let own_first = |own: bool, others: bool| of([(own, QpSource::Context), (others, other)]);
+        let own = |has: bool| has.then_some(QpSource::Context);
+        let others = |has: bool| other.filter(|_| has);
+        let listed = |has: bool| has.then_some(QpSource::Netlink);
+        // A port that a command set has its source already.
+        let port = self.figure_sources.get("udp_port").copied().or(others(control.udp_port.is_some()));
+        // The first of them that has it, as in `add_context`.
         let all = [
-            ("udp_port", own_first(context.udp_port.is_some(), control.udp_port.is_some())),
-            ("dscp", own_first(context.dscp.is_some(), control.dscp.is_some())),
-            ("priority", own_first(context.priority.is_some(), self.priority.is_some())),
-            ("plane", own_first(context.plane.is_some(), self.plane.is_some())),
             (
-                "timeout_ns",
-                of([(control.timeout_ns.is_some(), other), (context.timeout.is_some(), QpSource::Context)]),
+                "state",
+                others(self.state.is_some())
+                    .or(listed(self.state.is_some()))
+                    .or(own(context.state.is_some())),
             ),
+            ("src", others(control.src.is_some()).or(own(of.src.is_some()))),
+            ("dst", others(control.dst.is_some()).or(own(context.dst.is_some()))),
+            ("udp_port", own(context.udp_port.is_some()).or(port)),
+            ("flow_label", others(control.flow_label.is_some()).or(own(context.flow_label.is_some()))),
+            ("dscp", own(context.dscp.is_some()).or(others(control.dscp.is_some()))),
+            ("path_mtu", others(control.path_mtu.is_some()).or(own(context.path_mtu.is_some()))),
+            ("timeout_ns", others(control.timeout_ns.is_some()).or(own(context.timeout.is_some()))),
+            ("retry_cnt", others(control.retry_cnt.is_some()).or(own(context.retry_cnt.is_some()))),
+            ("rnr_retry", others(control.rnr_retry.is_some()).or(own(context.rnr_retry.is_some()))),
+            ("priority", own(context.priority.is_some()).or(others(self.priority.is_some()))),
+            ("plane", own(context.plane.is_some()).or(others(self.plane.is_some()))),
+            ("sent_packets", listed(self.sent_packets.is_some()).or(own(of.sent.is_some()))),
+            ("received_packets", listed(self.received_packets.is_some()).or(own(of.received.is_some()))),
         ];
         self.figure_sources = all.into_iter().filter_map(|(name, source)| Some((name, source?))).collect();
     }

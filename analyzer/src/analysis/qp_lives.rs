@@ -17,10 +17,15 @@ pub struct QpLives {
     /// Verbs whose result was not seen: the kernel has few places for calls that sleep at once (kretprobe).
     /// Unit: calls.
     pub missed_returns: u64,
+    /// Verbs that had not returned yet: one that connects a queue pair waits for the address of its peer. Unit: calls.
+    pub under_way: u64,
     /// Records lost because rocescope was late. Unit: records.
     pub dropped: u64,
     /// Queue pairs that there was no room to follow or keep. Unit: queue pairs.
     pub qps_left_out: u64,
+    /// Queue pairs that were made and are not listed, because the kernel has no number for them (mlx5's DCT). Unit: queue
+    /// pairs.
+    pub unnumbered: u64,
     /// Events that there was no room to keep. Unit: events.
     pub events_left_out: u64,
     /// Kernel functions that could not be probed.
@@ -70,7 +75,7 @@ pub struct QpSources {
 /// Null without RDMA devices.
 pub(super) fn lives(devices: &Devices, listed: &[Device]) -> Option<QpLives> {
     let lives = &devices.lives;
-    let qps = || listed.iter().flat_map(|device| &device.qps);
+    let qps = || listed.iter().flat_map(Device::every_qp);
     let from = |source: QpSource| qps().filter(|qp| qp.sources.contains(&source)).count() as u64;
     let watched =
         !devices.ports.is_empty() && (lives.unavailable.is_some() || lives.calls != Calls::default());
@@ -78,8 +83,10 @@ pub(super) fn lives(devices: &Devices, listed: &[Device]) -> Option<QpLives> {
         unavailable: lives.unavailable.clone(),
         calls: lives.calls.entered,
         missed_returns: lives.calls.missed_returns,
+        under_way: lives.calls.under_way,
         dropped: lives.calls.dropped,
         qps_left_out: lives.qps_left_out,
+        unnumbered: lives.unnumbered,
         events_left_out: lives.events_left_out,
         lists: devices.lists.lists,
         list_queries: devices.lists.queries,

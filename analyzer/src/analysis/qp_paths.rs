@@ -164,7 +164,7 @@ impl WeightedBy {
 /// Null without such queue pairs.
 pub(super) fn paths(devices: &[Device], watched: &Devices, options: &Options) -> Option<QpPaths> {
     let hidden = |qp: &&DeviceQp| sends(qp) && !qp.sources.contains(&QpSource::Packets);
-    let all = devices.iter().flat_map(|device| device.qps.iter().filter(hidden).map(move |qp| (device, qp)));
+    let all = devices.iter().flat_map(|device| device.every_qp().filter(hidden).map(move |qp| (device, qp)));
     let bytes = |qp: &DeviceQp| Some(qp.sent_packets?.saturating_mul(u64::from(qp.control.path_mtu?)));
     let senders: Vec<Sender<'_>> = all.map(|(device, qp)| Sender { device, qp, bytes: bytes(qp) }).collect();
     if senders.is_empty() {
@@ -344,6 +344,16 @@ mod tests {
         assert_eq!(loads, [(4, 400 * 4_096, Some(400)), (0, 0, Some(0))], "the idle one counts: {rails:?}");
         assert!((rails.max_over_mean.unwrap() - 2.0).abs() < 1e-12);
         assert_eq!((found.ports, found.planes), (None, None), "the other port may be for something else");
+    }
+
+    /// Also beyond those that a report lists.
+    #[test]
+    fn all_queue_pairs_count() {
+        let many: Vec<fixtures::HiddenQp> = (0..10_000)
+            .map(|at| (17 + at, 2, u16::try_from(50_000 + at % 100).ok(), Some(1), None))
+            .collect();
+        let found = facts("mlx5_ib", &many, &Options::default()).qp_paths.unwrap();
+        assert_eq!((found.qps, found.known, found.source_ports), (10_000, 10_000, 100));
     }
 
     #[test]

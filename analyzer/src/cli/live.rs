@@ -138,6 +138,7 @@ pub(super) fn source(
         interfaces: args.interface,
         netns,
         nccl_ras: args.nccl_ras.clone(),
+        qp_probes: !args.no_qp_probes,
         qp_queries,
         fwctl: args.fwctl,
         sample_posts: args.sample_posts.map(|(window, period)| Plan {

@@ -15,6 +15,7 @@ use crate::host::process::{local, nccl};
 use crate::host::rdma;
 use crate::host::rdma::counters::{Reading, Source};
 use crate::host::rdma::device::{self, Identity, Protocol};
+use crate::host::rdma::mlx5_command;
 use crate::host::rdma::nldev::{self, Query};
 use crate::host::rdma::port::{self, Port};
 use crate::host::rdma::qp_types::Missing;
@@ -116,6 +117,7 @@ fn kernel_state(root: &HostRoot, unread: &mut Unread) -> KernelState {
         btf: facts.btf,
         rdma_btf: root.exists("/sys/module/ib_core").then(|| root.exists("/sys/kernel/btf/ib_core")),
         qp_types: Missing::of(root),
+        follows_commands: mlx5_command::can_be_followed(root),
         probes: probes(root, "kprobe"),
         uprobes: probes(root, "uprobe"),
         fwctl: !root.names("/sys/class/fwctl").is_empty(),

@@ -56,6 +56,10 @@ pub struct KernelState {
     pub rdma_btf: Option<bool>,
     /// Facts of queue pairs that the kernel's types leave out; `None` when they cannot be read.
     pub qp_types: Option<Missing>,
+    /// True when mlx5's loaded driver has the function by which commands past the verbs are followed; `None` when the
+    /// kernel's symbols cannot be read, or it is not loaded.
+    #[serde(skip)]
+    pub follows_commands: Option<bool>,
     /// True when the kernel takes kprobes from perf; `None` when /sys/bus/event_source cannot be read.
     pub probes: Option<bool>,
     /// True when it takes uprobes; `None` as `probes`.

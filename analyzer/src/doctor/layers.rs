@@ -12,6 +12,7 @@ use super::visibility::Availability;
 use crate::host::kernel::{Capability, KernelVersion, PERFMON_SUFFICES};
 use crate::host::process::nccl::PORT;
 use crate::host::rdma::fwctl::BNXT_REFUSES;
+use crate::host::rdma::mlx5_command::{FUNCTION, FUNCTION_SINCE, REASONS_SINCE};
 use crate::host::rdma::qp_context;
 use crate::util::source_port::{is_computed, why_unknown};
 use crate::util::units;
@@ -177,12 +178,19 @@ fn reasons(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, String
         return (Availability::No, "they need the QP lives, which are not available here".to_owned());
     }
     let types = facts.kernel.qp_types.as_ref();
-    let of_mlx5 = types.and_then(|types| types.mlx5.as_ref()).filter(|_| has("mlx5_ib"));
-    let of_bnxt = types.and_then(|types| types.bnxt.as_ref()).filter(|_| has("bnxt_re"));
-    let lacks: Vec<&str> = [of_mlx5, of_bnxt].into_iter().flatten().map(String::as_str).collect();
+    let with_types = |why: &String| format!("{why}; {TYPES_OF_MODULES}");
+    let of_mlx5 = || types.and_then(|types| types.mlx5.as_ref()).map(with_types);
+    let is_old = |version: KernelVersion| version < REASONS_SINCE;
+    let too_old = facts.kernel.version.filter(|version| is_old(*version)).map(|version| {
+        format!("mlx5's driver asks for them in kernel {REASONS_SINCE} and newer (here: {version}), or where it was backported")
+    });
+    let of_mlx5 = too_old.or_else(of_mlx5).filter(|_| has("mlx5_ib"));
+    let of_bnxt = types.and_then(|types| types.bnxt.as_ref()).filter(|_| has("bnxt_re")).map(with_types);
+    let lacks: Vec<String> = [of_mlx5, of_bnxt].into_iter().flatten().collect();
     if lacks.len() == parts.len() {
-        return (Availability::No, format!("{}; {TYPES_OF_MODULES}", lacks.join("; ")));
+        return (Availability::No, lacks.join("; "));
     }
+    let lacks = lacks.iter().map(String::as_str);
     parts.extend(lacks);
     (Availability::Perhaps, format!("{}; not run on hardware", parts.join("; ")))
 }
@@ -203,12 +211,22 @@ fn commands(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, Strin
             let why = facts.kernel.qp_types.as_ref().and_then(|types| types.mlx5.as_deref()).unwrap_or_default();
             (Availability::No, format!("{why}; {TYPES_OF_MODULES}"))
         }
+        _ if !follows_commands(facts) => (
+            Availability::No,
+            format!("mlx5's driver has no {FUNCTION} here; kernel {FUNCTION_SINCE} and newer have it"),
+        ),
         _ => (
             Availability::Perhaps,
             "a kprobe of mlx5_cmd_do lists queue pairs that GPUs drive, made while `live` runs; decoded by the driver's public definitions, not run on hardware"
                 .to_owned(),
         ),
     }
+}
+
+/// True if the driver's commands can be probed, or may be: by the kernel's symbols, else by its version.
+fn follows_commands(facts: &HostFacts) -> bool {
+    let by_version = || facts.kernel.version.is_none_or(|version| version >= FUNCTION_SINCE);
+    facts.kernel.follows_commands.unwrap_or_else(by_version)
 }
 
 /// Queries to the firmware.

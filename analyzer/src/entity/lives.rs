@@ -20,6 +20,9 @@ pub const KERNEL: &str = "kernel";
 /// Origin of a queue pair: a process, by commands to the firmware past the verbs.
 pub const DEVX: &str = "devx";
 
+/// What the names of events begin with that are commands past the verbs.
+pub const PAST_VERBS: &str = "DEVX ";
+
 /// End of a queue pair: its process, or the kernel after that process, destroyed it.
 pub const DESTROYED: &str = "destroyed";
 
@@ -29,12 +32,15 @@ pub const ERROR: &str = "error";
 /// End of a queue pair: its destruction was not seen, and another queue pair has its number.
 pub const NUMBER_REUSED: &str = "number_reused";
 
-/// Asynchronous events that leave a queue pair in the error state, and their meaning (IBTA volume 1, 11.6.3).
-pub const FATAL_EVENTS: [(&str, &str); 4] = [
+/// End of a queue pair: its destruction was not seen, and the kernel's lists have it no more.
+pub const GONE: &str = "gone";
+
+/// Asynchronous events that leave a queue pair in the error state, and their meaning (IBTA volume 1, 11.6.3). `WQ_FATAL`
+/// is none of them: it concerns a work queue that belongs to no queue pair.
+pub const FATAL_EVENTS: [(&str, &str); 3] = [
     ("QP_FATAL", "fatal error of its work queue"),
     ("QP_REQ_ERR", "invalid request from its peer"),
     ("QP_ACCESS_ERR", "access error"),
-    ("WQ_FATAL", "fatal error of its work queue"),
 ];
 
 /// A queue pair on the control path.
@@ -78,6 +84,8 @@ pub struct PathChoices {
     pub plane: Option<u8>,
     /// Port of the bond that it sends on, from 1.
     pub bond_port: Option<u8>,
+    /// UDP source port, set since it was connected: it replaces the one that the driver computes.
+    pub udp_port: Option<u16>,
 }
 
 /// Path, settings, beginning and end of a queue pair on the kernel's control path, as sample and report have them.
@@ -116,13 +124,14 @@ pub struct QpControl {
     pub connect_took_ns: Option<u64>,
     /// Destruction. Unit: Unix ns. Null: it exists, or its end was not seen.
     pub ended_ns: Option<u64>,
-    /// Creation of the queue pair that has its number now, which is a bound of its life where its end was not seen.
+    /// Bound of its life where its end was not seen: the creation of the queue pair that has its number now, or the
+    /// begin of the first list without it.
     #[serde(skip)]
     pub reused_ns: Option<u64>,
     /// The kind of its end. `destroyed`: in a working state, by its process or because that ended. `error`: it is in
     /// the error state, or was when it was destroyed, and no verb had asked for that (`qp_events` has the reason that
-    /// is known). `number_reused`: its destruction was not seen, and another queue pair has its number. Null: it exists
-    /// and works, or its end was not seen.
+    /// is known). `number_reused`: its destruction was not seen, and another queue pair has its number. `gone`: nor was
+    /// that of this one, and the kernel's lists have it no more. Null: it exists and works, or its end was not seen.
     pub end: Option<&'static str>,
 }
 
@@ -130,7 +139,7 @@ impl QpControl {
     /// True if the queue pair exists no more.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.ended_ns.is_some() || self.end == Some(NUMBER_REUSED)
+        self.ended_ns.is_some() || matches!(self.end, Some(NUMBER_REUSED | GONE))
     }
 
     /// True at a time of its life, as far as its creation and its end are known: numbers are used again, and an event
@@ -143,6 +152,11 @@ impl QpControl {
     /// Another queue pair, made at this time, has its number.
     pub fn reused(&mut self, created_ns: Option<u64>) {
         (self.reused_ns, self.end) = (created_ns, Some(NUMBER_REUSED));
+    }
+
+    /// Lists have it no more, the first of which began at this time.
+    pub fn gone(&mut self, by_ns: u64) {
+        (self.reused_ns, self.end) = (Some(by_ns), Some(GONE));
     }
 
     /// The latest time at which it may have existed. Unit: Unix ns. `None`: it exists, or no end is known.
@@ -195,6 +209,10 @@ pub struct QpEvent {
     pub src: Option<IpAddr>,
     /// Address of the other end. Null: not known.
     pub dst: Option<IpAddr>,
+    /// Of an `RTS to ERR`: verbs since the queue pair was last seen connected whose results are not known. One of them
+    /// may have taken it there.
+    #[serde(skip)]
+    pub unseen_verbs: u64,
 }
 
 /// Calls seen and missed.
@@ -204,6 +222,10 @@ pub struct Calls {
     pub entered: u64,
     /// Verbs whose result was not seen: the kernel keeps few places for returns of calls that sleep.
     pub missed_returns: u64,
+    /// Verbs that had not returned when the calls were counted.
+    pub under_way: u64,
+    /// Those of them that may take a queue pair to the error state: all that connect none.
+    pub may_end: u64,
     /// Records lost because user space was late.
     pub dropped: u64,
     /// Probes that could not be attached, each with the reason.
@@ -267,6 +289,8 @@ pub struct Lives {
     pub events_left_out: u64,
     /// Queue pairs that there was no room to follow or keep.
     pub qps_left_out: u64,
+    /// Queue pairs that were made and have no number in the kernel (mlx5's DCT).
+    pub unnumbered: u64,
     /// Reason for which nothing can be followed; `None` when probes are attached.
     pub unavailable: Option<String>,
     /// Calls seen and missed.

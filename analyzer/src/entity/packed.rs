@@ -37,17 +37,19 @@ pack! {
     struct Pfc { enabled, capable, willing, error }
     struct Ets { class_of, bandwidth, willing }
     struct App { selector, protocol, priorities }
-    struct Lives { qps, events, events_left_out, qps_left_out, unavailable, calls }
+    struct Lives { qps, events, events_left_out, qps_left_out, unnumbered, unavailable, calls }
     struct QpLife { device, lqpn, origin, port, kind, state, pid, comm, pod, rqpn, control, choices }
-    struct PathChoices { priority, adaptive_routing, plane, bond_port }
+    struct PathChoices { priority, adaptive_routing, plane, bond_port, udp_port }
     struct QpControl {
         src, dst, udp_port, flow_label, dscp, path_mtu, timeout_ns, retry_cnt, rnr_retry, created_ns, connected_ns,
         connect_took_ns, ended_ns, reused_ns, end,
     }
     struct QpEvent {
-        device, port, time_ns, lqpn, event, reason, errno, duration_ns, pid, comm, src, dst,
+        device, port, time_ns, lqpn, event, reason, errno, duration_ns, pid, comm, src, dst, unseen_verbs,
     }
-    struct Calls { entered, missed_returns, dropped, absent, absent_fields, commands, missed_commands, devx_unavailable }
+    struct Calls {
+        entered, missed_returns, under_way, may_end, dropped, absent, absent_fields, commands, missed_commands, devx_unavailable,
+    }
     struct Lists { lists, queries, took_ns }
     struct Contexts { qps, queries }
     struct ContextSample {

@@ -51,7 +51,7 @@ use crate::analysis::Facts;
 use crate::sample::Sample;
 
 pub use catalog::{entries, entry, evidence_label, limits, similar};
-pub use checks::qps::{CONNECTING, CREATING};
+pub use checks::qps::{CONNECTING, CREATING, PAST_VERBS};
 pub use checks::{FAMILIES, Limits};
 pub use family::{Better, Entry, Family, Label, Lasting, LimitMeta, Measure, Need};
 pub use fields::DataEnd;

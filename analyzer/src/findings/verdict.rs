@@ -243,7 +243,7 @@ mod tests {
     fn what_was_not_evaluated_is_not_healthy() {
         use crate::analysis::{Options, Retired, fixtures::everything};
         let mut facts = Facts::of(&everything(), &Options::default());
-        let sentence = |all: &[Finding], facts: &Facts| Verdict::of(all, false).of_judged(facts).sentence;
+        let sentence = |all: &[Finding], facts: &Facts| Verdict::of(all, false).of_judged(facts).sentence();
         facts.totals.retired = Retired::default();
         assert_eq!(sentence(&[], &facts), "Healthy: no loss, congestion or stall above the thresholds");
         facts.totals.retired = Retired { flows: 7, ..Retired::default() };
@@ -267,7 +267,7 @@ mod tests {
         );
         let incomplete = Finding::new(INCOMPLETE, Severity::Info, "Incomplete".into());
         assert_eq!(
-            Verdict::of(&[incomplete], false).noting(77, 1_000).sentence,
+            Verdict::of(&[incomplete], false).noting(77, 1_000).sentence(),
             "Healthy as far as the capture shows: 7.70 % retransmitted, but no loss, congestion or stall above the thresholds"
         );
     }

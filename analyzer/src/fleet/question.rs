@@ -8,7 +8,7 @@
 use clap::ValueEnum;
 
 use super::answer::Unit::{self, Bytes, Count, Duration, Flag, Rate, Ratio, Score, Text, Time, Times};
-use crate::findings::{CONNECTING, CREATING, Limits};
+use crate::findings::{CONNECTING, CREATING, Limits, PAST_VERBS};
 use crate::record::FOLLOWED_BY;
 use crate::util::definition::definitions;
 use crate::util::time::{NS_PER_MS, NS_PER_S};
@@ -312,7 +312,10 @@ fn thresholds(limits: &Limits) -> [(&'static str, f64); 4] {
 fn failed_setup() -> String {
     let (create, errors) = CREATING;
     let (verbs, errors) = (CONNECTING.join("', '"), errors.map(|errno| errno.to_string()).join(", "));
-    format!("(event in ('{verbs}') and errno is not null or event = '{create}' and errno in ({errors}))")
+    let past_verbs = CONNECTING.map(|verb| format!("event like '{PAST_VERBS}{verb}%'")).join(" or ");
+    format!(
+        "((event in ('{verbs}') or {past_verbs}) and errno is not null or event = '{create}' and errno in ({errors}))"
+    )
 }
 
 /// The condition that the end of a queue pair in a row of `qp_lives` is known, or would be if it had ended: only who
@@ -447,7 +450,11 @@ mod tests {
     fn a_failed_setup_is_that_of_the_finding() {
         let sql = Question::Timeline.sql(&Chosen::default());
         assert!(
-            sql.contains("(event in ('modify to INIT', 'modify to RTR', 'modify to RTS') and errno is not null or event = 'create' and errno in (12, 28, 11))"),
+            sql.contains(
+                "((event in ('modify to INIT', 'modify to RTR', 'modify to RTS') or event like 'DEVX modify to INIT%' \
+                 or event like 'DEVX modify to RTR%' or event like 'DEVX modify to RTS%') and errno is not null \
+                 or event = 'create' and errno in (12, 28, 11))"
+            ),
             "{sql}"
         );
         assert!(sql.contains("part_stuck_ns >= 1000000000 then"), "{sql}");

@@ -204,7 +204,7 @@ tables! {
         priority: Option<u64>, "", "devices[].qps[].priority", "Priority (PCP) of its packets. Null: as in the report, or of an older version.";
         plane: Option<u64>, "", "devices[].qps[].plane", "Plane of a multi-plane port, from 1. Null: as in the report, or of an older version.";
         bond_port: Option<u64>, "", "devices[].qps[].bond_port", "Port of the bond that it sends on, from 1. Null: as in the report, or of an older version.";
-        end_kind: Text, "", "devices[].qps[].end", "Its end: `destroyed`, `error` or `number_reused`. Null: as in the report, or of an older version.";
+        end_kind: Text, "", "devices[].qps[].end", "Its end: `destroyed`, `error`, `number_reused` or `gone`. Null: as in the report, or of an older version.";
         sources: Text, "", "devices[].qps[].sources", "Sources of these facts: `netlink`, `control_path`, `devx`, `context` and so on, joined by commas. Null: of an older version.";
         gone: Option<u64>, "", "", "1: it is no longer reported, and its end was not seen. Null: not so, or of an older version.";
     }

@@ -480,6 +480,6 @@ pub(crate) const COLUMNS: &[Column] = &[
     Column {
         of_qp: |_, qp| name(qp.control.end),
         source: "devices[].qps[].end",
-        ..nic(Unit::Text, "end_kind", "kind of its end: destroyed, error or number_reused")
+        ..nic(Unit::Text, "end_kind", "kind of its end: destroyed, error, number_reused or gone")
     },
 ];

@@ -16,6 +16,7 @@ mod queue_pairs;
 mod queue_pairs_died;
 mod queue_pairs_driver;
 mod queue_pairs_kernel;
+mod queue_pairs_missed;
 mod recorded;
 mod rights;
 

@@ -401,7 +401,7 @@ fn a_device_whose_interface_a_pod_has_names_the_pod() {
 
 /// Creates, configures and destroys this number of queue pairs, one after the other; returns the median time of each
 /// of the three, since a mean would be dominated by other load.
-fn churn(port: &Port, count: usize) -> [Duration; 3] {
+pub(crate) fn churn(port: &Port, count: usize) -> [Duration; 3] {
     let mut spent = [const { Vec::new() }; 3];
     for _ in 0..count {
         let began = Instant::now();

@@ -25,10 +25,11 @@ Examples:
   rocescope live --attach                          what the agent of this host counts, without kernel programs of its own";
 
 /// Source options that conflict with `--attach`: the agent has its own.
-const OF_THE_SOURCE: [&str; 17] = [
+const OF_THE_SOURCE: [&str; 18] = [
     "interface",
     "netns",
     "nccl_ras",
+    "no_qp_probes",
     "qp_queries",
     "fwctl",
     "sample_posts",
@@ -88,6 +89,9 @@ pub struct SourceArgs {
     #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "localhost", hide_default_value = true)]
     pub nccl_ras: Option<RasAddress>,
+    /// Do not follow queue pairs by probes of the kernel's verbs and of mlx5's commands
+    #[arg(long)]
+    pub no_qp_probes: bool,
     /// Most queries per second for the NIC's own context of queue pairs (mlx5, hns); 0 disables them [default: 50]
     #[arg(long, value_name = "N")]
     pub qp_queries: Option<u32>,

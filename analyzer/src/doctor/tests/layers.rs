@@ -11,6 +11,10 @@ const PROBES: &str =
 
 /// And with uprobes.
 const UPROBES: &str = "sys/bus/event_source/devices/uprobe/type = 9";
+/// A kernel whose mlx5 driver executes commands by another function, and one to which a newer driver was added.
+const OLD: &str = "proc/sys/kernel/osrelease = 5.15.0";
+const BACKPORTED: &str =
+    "sys/module/mlx5_core/refcnt = 1\nproc/kallsyms = 0000000000000000 T mlx5_cmd_do [mlx5_core]";
 /// CAP_BPF and CAP_PERFMON without CAP_SYS_PTRACE.
 const BPF_ALONE: &str = "proc/self/status = CapEff:\t000000c000000000";
 
@@ -152,6 +156,13 @@ fn each_layer_says_what_it_would_need() {
         (IRDMA, with(""), "computed ports", Availability::Yes, "irdma computes them"),
         (MLX5, with(PROBES), "error reasons", Availability::Perhaps, "kernel 6.4 and newer"),
         (
+            MLX5,
+            with(&format!("{PROBES}\n{OLD}")),
+            "error reasons",
+            Availability::No,
+            "in kernel 6.4 and newer (here: 5.15)",
+        ),
+        (
             BNXT_RE,
             with(PROBES),
             "error reasons",
@@ -175,6 +186,20 @@ fn each_layer_says_what_it_would_need() {
         ),
         (MLX5, with(PROBES), "DEVX QPs", Availability::Perhaps, "kprobe of mlx5_cmd_do"),
         (MLX5, with(user), "DEVX QPs", Availability::No, "it needs the QP lives"),
+        (
+            MLX5,
+            with(&format!("{PROBES}\n{OLD}")),
+            "DEVX QPs",
+            Availability::No,
+            "no mlx5_cmd_do here; kernel 5.18 and newer have it",
+        ),
+        (
+            MLX5,
+            with(&format!("{PROBES}\n{OLD}\n{BACKPORTED}")),
+            "DEVX QPs",
+            Availability::Perhaps,
+            "mlx5_cmd_do",
+        ),
         (BNXT_RE, with(PROBES), "DEVX QPs", Availability::No, "only mlx5 devices"),
         (MLX5, with(""), "fwctl", Availability::No, "use kernel 6.15 or newer"),
         (MLX5, with("sys/class/fwctl/fwctl0/dev = 250:0"), "fwctl", Availability::Perhaps, "live --fwctl"),

@@ -126,7 +126,7 @@ pub(super) const QUEUE_PAIRS: &[Metric] = &[
         None,
         NIC_QP,
         "devices[].qps[].timeouts",
-        "Transport timeouts of the port that are attributed to them; several queue pairs may have the same ones. Absent: none was.",
+        "Transport timeouts of the port that are attributed to them, at most: several queue pairs may have the same ones, which do not add up then. Absent: none was.",
         |reading, series| read::nic_qps(reading, series, |qp| qp.timeouts.get())
     ),
     gauge!(

@@ -56,7 +56,7 @@ const SETTINGS: Entry = Entry {
     meaning: "Transport timeout and retry count let queue pairs fail within the time that a port takes to come up again after a link flap: a short flap ends the job, while longer \
              timeouts would outlast it. Or their path MTU is below the one that the port offers: they send more packets, headers and interrupts for the same data.",
     computed: "Live, from the settings of connected RC queue pairs on the kernel's control path: (retry_cnt + 1) × 4.096 µs × 2^timeout, the least time that the InfiniBand specification allows (devices wait up to \
-               four times as long), is below `qp_settings.flap_ms`; or the path MTU is below the largest that fits into the interface's MTU, as the kernel computes it. Info, for each device and setting.",
+               four times as long), is below `qp_settings.flap_ms`, except for a retry_cnt of 7 on Soft-RoCE, which is no limit there; or the path MTU is below the largest that fits into the interface's MTU, as the kernel computes it. Info, for each device and setting.",
     advice: "Raise the timeout: NCCL_IB_TIMEOUT=20 (4.3 s) with NCCL_IB_RETRY_CNT=7, UCX_RC_TIMEOUT. The price is a slower recovery from the loss of a message's last packet, which only the timeout repairs. A path MTU is the smaller of what both ends offer: raise the MTU of the other host's interface, \
              or the application's setting (perftest -m, UCX_RC_PATH_MTU).",
     caveat: "Applications that reconnect by themselves want short timeouts. A path to another site may allow no larger MTU.",
@@ -76,7 +76,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         let connected = |qp: &&DeviceQp| {
             qp.kind == Some("RC") && qp.rqpn.is_some() && !qp.control.is_over() && qp.control.dst.is_some()
         };
-        let qps: Vec<&DeviceQp> = device.qps.iter().filter(connected).collect();
+        let qps: Vec<&DeviceQp> = device.every_qp().filter(connected).collect();
         let of = |port: &&PortSample| port.device == device.name && Some(port.port) == device.port;
         if let Some(port) = input.sample.devices.ports.iter().find(of) {
             dscp(input, (device, port), &qps, found);
@@ -203,7 +203,9 @@ fn patience(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut V
         |qp: &DeviceQp| Some((qp.control.timeout_ns.filter(|timeout| *timeout > 0)?, qp.control.retry_cnt?));
     for ((timeout_ns, retry_cnt), qps) in by(qps, set) {
         let patience_ns = timeout_ns.saturating_mul(u64::from(retry_cnt) + 1);
-        if patience_ns >= flap_ns {
+        // Soft-RoCE takes the highest count as no limit (`completer` of rxe_comp.c).
+        let is_unlimited = retry_cnt == 7 && device.driver.as_deref() == Some("rxe");
+        if patience_ns >= flap_ns || is_unlimited {
             continue;
         }
         let diagnosis = format!(
@@ -296,6 +298,14 @@ mod tests {
         }
     }
 
+    /// Also beyond those that a report lists.
+    #[test]
+    fn all_queue_pairs_count() {
+        let many = vec![(0, 20, 7); 5_000];
+        let found = titles(&sample(&many, Some(1 << 3)), "config.qp_dscp");
+        assert_eq!(found, ["DSCP 0 of 5,000 QPs of mlx5_0 has priority 0: unmapped"]);
+    }
+
     #[test]
     fn a_path_mtu_below_the_port_s_is_named() {
         let mut sample = sample(&[(0, 20, 7), (0, 20, 7), (0, 20, 7)], None);
@@ -319,5 +329,9 @@ mod tests {
         // 4.096 µs × 2^14 × 8 = 537 ms.
         let short = titles(&sample(&[(0, 14, 7), (0, 20, 7), (0, 0, 7)], None), "config.qp_settings");
         assert_eq!(short, ["A link flap of 537 ms ends 1 QP of mlx5_0"]);
+        // 7 retries are no limit on Soft-RoCE, 6 are.
+        let mut on_rxe = sample(&[(0, 14, 7), (0, 14, 6)], None);
+        Arc::make_mut(&mut on_rxe.devices).ports[0].driver = Some("rxe".into());
+        assert_eq!(titles(&on_rxe, "config.qp_settings"), ["A link flap of 470 ms ends 1 QP of mlx5_0"]);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::ends;
 use crate::analysis::{Device, QpEvent};
+pub use crate::entity::lives::PAST_VERBS;
 use crate::findings::title::title;
 use crate::findings::{
     ByHand, Commands, Entry, Episode, Family, Finding, Input, Place, Problem, Raise, Severity, Unit, label,
@@ -27,7 +28,7 @@ const SETUP_FAILED: Entry = Entry {
     rank: 85,
     title: "Queue pair set-up failed",
     meaning: "The kernel refused to connect a queue pair: the job does not start, or continues without this connection. The application often reports no more than that it failed.",
-    computed: "From devices[].qp_events: a modify to INIT, RTR or RTS that returned an error, or a creation for which there was no memory or no room. A warning from the first on.",
+    computed: "From devices[].qp_events: a modify to INIT, RTR or RTS that returned an error, by a verb or past the verbs (DEVX), or a creation for which there was no memory or no room. A warning from the first on.",
     advice: "ETIMEDOUT (110) on the way to RTR: the peer's address was not resolved to a MAC address; check the route, the neighbour entry and the VLAN of the interface. EINVAL (22): the two sides \
              disagree about GID index, MTU or attributes; compare NCCL_IB_GID_INDEX with the GID table. ENOMEM (12) and ENOSPC (28): limits of locked memory (ulimit -l) or of the device's queue pairs.",
     caveat: "The errors are those that the kernel returned to the caller. Libraries that try one setting after another fail on purpose at first.",
@@ -69,8 +70,11 @@ pub const CONNECTING: [&str; 3] = ["modify to INIT", "modify to RTR", "modify to
 /// the capabilities of a device by creating queue pairs.
 pub const CREATING: (&str, [i32; 3]) = ("create", [libc::ENOMEM, libc::ENOSPC, libc::EAGAIN]);
 
-fn matters(verb: &str, errno: i32) -> bool {
+fn matters(event: &str, errno: i32) -> bool {
     let (create, errors) = CREATING;
+    // `DEVX modify to RTR (syndrome 0x2a)`: a command past the verbs, and the firmware's reason.
+    let past_verbs = event.strip_prefix(PAST_VERBS);
+    let verb = past_verbs.map_or(event, |verb| verb.split(" (").next().unwrap_or(verb));
     CONNECTING.contains(&verb) || verb == create && errors.contains(&errno)
 }
 
@@ -138,6 +142,10 @@ mod tests {
         for (calls, expected) in [
             (&[("modify to RTR", 110)][..], Some(Severity::Warning)),
             (&[("create", 12)], Some(Severity::Warning)),
+            // Past the verbs, with and without the firmware's reason.
+            (&[("DEVX modify to RTR (syndrome 0x2a)", 121)], Some(Severity::Warning)),
+            (&[("DEVX modify to INIT", 121)], Some(Severity::Warning)),
+            (&[("DEVX modify to ERR (syndrome 0x2a)", 121)], None),
             // A library that probes capabilities, and one that cleans up.
             (&[("create", 95), ("create", 22)], None),
             (&[("modify to ERR", 22)], None),

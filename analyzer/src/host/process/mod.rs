@@ -68,6 +68,15 @@ impl Container {
     }
 }
 
+/// Start of a process since the boot, in clock ticks: with its number it names the process. `None`: it does not exist.
+#[must_use]
+pub fn started(root: &HostRoot, pid: u32) -> Option<u64> {
+    /// Place of `starttime` behind the name, which may contain blanks and parentheses (proc_pid_stat(5)).
+    const START: usize = 19;
+    let stat = root.text(&format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(START)?.parse().ok()
+}
+
 /// Prefix of the label of a Slurm job.
 const SLURM: &str = "slurm job ";
 

@@ -182,11 +182,14 @@ fn query(lqpn: u32) -> [u8; COMMAND] {
 fn answer(output: &[u8]) -> io::Result<()> {
     /// `MLX5_CMD_STAT_BAD_RES_ERR`: there is no such queue pair.
     const NO_RESOURCE: u8 = 5;
+    /// `MLX5_CMD_STAT_RES_BUSY` and `MLX5_CMD_STAT_NO_RES_ERR`: it may answer later.
+    const BUSY: [u8; 2] = [6, 0xf];
     let word =
         |at: usize| output.get(at..).and_then(<[u8]>::first_chunk).map(|word| u32::from_be_bytes(*word));
     match output.first() {
         Some(0) => Ok(()),
         Some(&NO_RESOURCE) => Err(io::Error::from_raw_os_error(libc::ENOENT)),
+        Some(status) if BUSY.contains(status) => Err(io::Error::from_raw_os_error(libc::EBUSY)),
         Some(status) => Err(io::Error::other(format!(
             "the firmware refuses it (status {status:#x}, syndrome {:#x})",
             word(4).unwrap_or(0)
@@ -212,6 +215,7 @@ mod tests {
         assert_eq!(answer(&[5]).unwrap_err().raw_os_error(), Some(libc::ENOENT));
         let refused = answer(&[3, 0, 0, 0, 0, 0x5a, 0x82, 0xce]).unwrap_err().to_string();
         assert_eq!(refused, "the firmware refuses it (status 0x3, syndrome 0x5a82ce)");
+        assert_eq!(answer(&[6]).unwrap_err().raw_os_error(), Some(libc::EBUSY));
         assert!(answer(&[]).is_err());
     }
 

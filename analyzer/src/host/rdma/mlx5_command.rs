@@ -8,7 +8,31 @@
 use rocescope_common::abi::qp::{CommandRecord, command};
 
 use super::qp_context::{self, MLX5_LEN, QpContext};
-use super::qp_reason;
+use super::{qp_reason, qp_types};
+use crate::host::kernel::KernelVersion;
+use crate::host::read::HostRoot;
+
+/// Function of mlx5's core driver that executes all commands.
+pub const FUNCTION: &str = "mlx5_cmd_do";
+/// Linux has it since this version; distributions add drivers of newer kernels to theirs.
+pub const FUNCTION_SINCE: KernelVersion = KernelVersion::new(5, 18, 0);
+/// Its driver asks the firmware why a queue pair is in the error state since this version.
+pub const REASONS_SINCE: KernelVersion = KernelVersion::new(6, 4, 0);
+
+/// True if the loaded driver has the function that executes all commands; `None` if it is not loaded, or the kernel's
+/// symbols cannot be read.
+#[must_use]
+pub fn can_be_followed(root: &HostRoot) -> Option<bool> {
+    use std::io::BufRead as _;
+    if !root.exists(&format!("/sys/module/{}", qp_types::MLX5)) {
+        return None;
+    }
+    // Some MiB, of which only the kernel decides.
+    let file = std::fs::File::open(root.path("/proc/kallsyms")).ok()?;
+    let mut symbols = std::io::BufReader::new(file).lines().map_while(Result::ok);
+    // Address, type, name, module.
+    Some(symbols.any(|line| line.split_whitespace().nth(2) == Some(FUNCTION)))
+}
 
 /// Offset of the 24-bit queue pair number, in input and output.
 const QPN: usize = 9;
@@ -52,6 +76,7 @@ pub fn decode(record: &CommandRecord) -> Option<Command> {
     let numbered = if opcode == command::CREATE { output } else { input };
     let lqpn = number(numbered, QPN).filter(|_| opcode != command::CREATE || record.result == 0);
     let qpc = input.get(CONTEXT..CONTEXT + MLX5_LEN);
+    let given = qpc.map(qp_context::of_mlx5).unwrap_or_default();
     let has_path = matches!(opcode, command::RST2INIT | command::INIT2RTR);
     Some(Command {
         opcode,
@@ -62,7 +87,7 @@ pub fn decode(record: &CommandRecord) -> Option<Command> {
             .and_then(|qpc| qpc.get(PORT))
             .map(|port| u32::from(*port))
             .filter(|port| *port != 0),
-        set: set_by(opcode, &qpc.map(qp_context::of_mlx5).unwrap_or_default()),
+        set: if opcode == command::RTS2RTS { set_anew(input, &given) } else { set_by(opcode, &given) },
         syndrome: output
             .get(SYNDROME..)
             .and_then(<[u8]>::first_chunk)
@@ -83,6 +108,25 @@ pub fn reason(record: &CommandRecord) -> Option<(u32, String)> {
     let is_query = u16::from_be_bytes(*input.first_chunk()?) == command::QUERY && record.result == 0;
     let word = u32::from_be_bytes(*output.get(ERROR_SYNDROME..)?.first_chunk()?);
     Some((number(input, QPN)?, qp_reason::mlx5(word).filter(|_| is_query)?))
+}
+
+/// What `RTS2RTS_QP` sets: the fields that are in its masks (`opt_param_mask` and `opt_param_mask_95_32`). Others than
+/// these two are not known. rdma-core sends it for `mlx5dv_modify_qp_udp_sport` and `mlx5dv_modify_qp_lag_port`, also of
+/// queue pairs of the verbs.
+fn set_anew(input: &[u8], given: &QpContext) -> QpContext {
+    /// `MLX5_QPC_OPT_MASK_RTS2RTS_LAG_TX_PORT_AFFINITY`, and `MLX5_QPC_OPT_MASK_32_UDP_SPORT` of the second mask
+    /// (providers/mlx5/mlx5_ifc.h of rdma-core).
+    const BOND_PORT: u32 = 1 << 15;
+    const UDP_PORT: u32 = 1 << 2;
+    let mask =
+        |at: usize| input.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u32::from_be_bytes(*word));
+    // The lower half of the second mask.
+    let (first, second) = (mask(16), mask(CONTEXT + MLX5_LEN + 8 + 4));
+    QpContext {
+        udp_port: given.udp_port.filter(|_| second & UDP_PORT != 0),
+        bond_port: given.bond_port.filter(|_| first & BOND_PORT != 0),
+        ..QpContext::default()
+    }
 }
 
 /// The fields that a command sets: the others are 0, which is not a value.
@@ -226,6 +270,33 @@ pub(crate) mod tests {
         assert_eq!((rts.set.retry_cnt, rts.set.rnr_retry, rts.set.timeout), (Some(6), Some(7), Some(20)));
         assert_eq!((rts.set.dst, rts.set.dscp), (None, None));
         assert_eq!(decode(&record(command::TO_ERR, 0x1a2, &[])).unwrap().set.state, Some("ERR"));
+    }
+
+    /// By `mlx5dv_modify_qp_udp_sport` of rdma-core: only what is in the masks is a value.
+    #[test]
+    fn a_port_set_anew_is_that_of_the_command() {
+        let mut anew = record(command::RTS2RTS, 0x1a2, &[(0x1d0, 16, 50_001), (0x4, 4, 2), (0x1ca, 6, 26)]);
+        let set = |record: &CommandRecord| decode(record).unwrap().set;
+        assert_eq!(set(&anew), QpContext::default(), "no mask");
+        anew.input[271] = 4;
+        assert_eq!(set(&anew), QpContext { udp_port: Some(50_001), ..QpContext::default() });
+        anew.input[18] = 0x80;
+        assert_eq!((set(&anew).udp_port, set(&anew).bond_port), (Some(50_001), Some(2)));
+        anew.input_len = 264;
+        assert_eq!((set(&anew).udp_port, set(&anew).bond_port), (None, Some(2)), "cut short");
+    }
+
+    #[test]
+    fn a_driver_without_the_function_is_known_by_its_symbols() {
+        use crate::host::read::testing::tree;
+        let loaded = ("sys/module/mlx5_core/refcnt", "1");
+        let of = |files: &[(&str, &str)]| can_be_followed(&HostRoot::at(tree(files).path()));
+        let symbols =
+            "0000000000000000 t mlx5_cmd_do_it\t[mlx5_core]\n0000000000000000 T mlx5_cmd_exec\t[mlx5_core]";
+        assert_eq!(of(&[loaded, ("proc/kallsyms", symbols)]), Some(false));
+        let symbols = format!("{symbols}\n0000000000000000 T mlx5_cmd_do\t[mlx5_core]");
+        assert_eq!(of(&[loaded, ("proc/kallsyms", &symbols)]), Some(true));
+        assert_eq!((of(&[loaded]), of(&[("proc/kallsyms", &symbols)])), (None, None));
     }
 
     #[test]

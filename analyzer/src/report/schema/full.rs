@@ -267,8 +267,10 @@ fn qp_lives() -> QpLives {
         unavailable: Some("no kprobes".into()),
         calls: 3,
         missed_returns: 1,
+        under_way: 1,
         dropped: 1,
         qps_left_out: 1,
+        unnumbered: 1,
         events_left_out: 1,
         absent: vec!["ib_query_qp".into()],
         absent_fields: vec!["ib_qp_attr.timeout".into()],
@@ -399,6 +401,7 @@ fn device() -> Device {
             counters: [("cnps_handled".to_owned(), 4)].into(),
         }],
         qps_left_out: 1,
+        unlisted: Vec::new(),
     }
 }
 

@@ -58,6 +58,7 @@ pub(super) fn missed(lives: &QpLives) -> Option<String> {
         (lives.missed_returns, "call", "without its result"),
         (lives.dropped, "record", "dropped"),
         (lives.qps_left_out, "QP", "without room"),
+        (lives.unnumbered, "QP", "without a number"),
         (lives.events_left_out, "event", "without room"),
         (lives.missed_commands, "DEVX command", "without its result"),
     ];

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::markup::Markup;
-use crate::analysis::{Device, DeviceQp, ERROR, NUMBER_REUSED};
+use crate::analysis::{Device, DeviceQp, ERROR, GONE, NUMBER_REUSED};
 use crate::report::Report;
 use crate::util::units;
 
@@ -30,7 +30,11 @@ const COLUMNS: [Column; 24] = [
         let most = qp.control.rnr_retry.map(|most| if most == 7 { "∞".to_owned() } else { most.to_string() });
         used(qp.rnr_retries_used, most)
     }),
-    ("Timeouts", true, |_, qp| qp.timeouts.map(units::count)),
+    ("Timeouts", true, |_, qp| {
+        // Several queue pairs may have the same ones, unless they are certainly its own.
+        let most = if qp.attribution == Some("likely") { "up to " } else { "" };
+        qp.timeouts.map(|timeouts| format!("{most}{}", units::count(timeouts)))
+    }),
     ("Sent", true, |_, qp| qp.sent_packets.map(units::count)),
     ("Received", true, |_, qp| qp.received_packets.map(units::count)),
     ("Own address", false, |_, qp| qp.control.src.map(|src| src.to_string())),
@@ -68,6 +72,7 @@ fn end(device: &Device, qp: &DeviceQp) -> Option<String> {
     let words = match control.end? {
         ERROR => "died",
         NUMBER_REUSED => "number in use again, end not seen",
+        GONE => "gone, end not seen",
         end => end,
     };
     let death = device.deaths_of(qp).next().filter(|_| control.end == Some(ERROR));

@@ -1,6 +1,6 @@
 //! The queue pairs of this host with their owning processes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv6Addr;
 
 use crate::entity::owners::{Owners, QpOwner};
@@ -20,6 +20,12 @@ pub struct QueuePairs {
     pub list: Vec<(QueuePair, QpOwner)>,
     /// Counters that queue pairs are bound to.
     pub counters: Vec<QpCounter>,
+    /// Devices that the kernel names; true for those whose queue pairs are all in the list.
+    pub devices: BTreeMap<String, bool>,
+    /// There is no device.
+    pub has_no_device: bool,
+    /// Unix time at which the reading began.
+    pub began_ns: u64,
 }
 
 /// The addresses (GIDs) of each device, by its name.
@@ -54,7 +60,7 @@ pub fn read(
     between: &mut dyn FnMut(),
 ) -> QueuePairs {
     if rdma::list(root.sys()).is_empty() {
-        return QueuePairs::default();
+        return QueuePairs { has_no_device: true, ..QueuePairs::default() };
     }
     unread.about("host");
     let answers = unread.keep(kernel.rdma(Query::Devices)).unwrap_or_default();
@@ -64,7 +70,9 @@ pub fn read(
     for device in answers.iter().filter_map(|answer| nldev::Device::parse(answer)) {
         unread.about(&device.name);
         let listed = kernel.rdma_in_parts(Query::QueuePairs(device.index), between);
-        let answers = unread.keep(listed).unwrap_or_default();
+        let listed = unread.keep(listed);
+        found.devices.insert(device.name.clone(), listed.is_some());
+        let answers = listed.unwrap_or_default();
         for qp in answers.iter().flat_map(|answer| nldev::queue_pairs(answer)) {
             let owner = known.owner(root, &qp);
             owners.push(owner.clone());

@@ -1,10 +1,16 @@
 //! Lifecycle of queue pairs from the kernel's control path: creation, settings, failed verbs, events, end. Covers
 //! queue pairs whose packets bypass the kernel.
+//!
+//! Calls are recorded when they return, and those of several threads in any order. So each change has the time of its
+//! call, and the state of a queue pair is the one that the latest call showed, be it a verb, a query or a list.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::entity::lives::{Calls, DESTROYED, DEVX, ERROR, Lives, QpControl, QpEvent, QpLife, TO_ERROR};
+use super::listed::QueuePairs;
+use crate::entity::lives::{
+    Calls, DESTROYED, DEVX, ERROR, GONE, Lives, QpControl, QpEvent, QpLife, TO_ERROR, VERBS,
+};
 use crate::entity::owners::QpOwner;
 use crate::host::rdma::nldev::QueuePair;
 use crate::util::map::Map;
@@ -18,19 +24,26 @@ const MOST_ALIVE: usize = 65_536;
 const MOST_EVENTS: usize = 4_096;
 /// A query that takes longer is no evidence that the queue pair is gone, in nanoseconds.
 const LONGEST_QUERY_NS: u64 = NS_PER_S;
+/// Number of complete lists without a queue pair after which it is gone: while others end, the kernel may skip one that
+/// exists.
+const MISSING: u8 = 2;
+
+/// Begin and end of a call. Unit: Unix ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// Entry.
+    pub began_ns: u64,
+    /// Return.
+    pub ended_ns: u64,
+}
 
 /// A change on the control path, in terms of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The queue pair was made or modified. `None` fields keep their values.
-    Is(QpLife),
-    /// The queue pair was queried at this Unix time.
-    Found {
-        /// State of the queue pair.
-        life: QpLife,
-        /// Unix time.
-        time_ns: u64,
-    },
+    /// A verb or command made or modified the queue pair. `None` fields keep their values.
+    Is(QpLife, Span),
+    /// The queue pair was queried.
+    Found(QpLife, Span),
     /// It was destroyed at this Unix time.
     Ended {
         /// RDMA device.
@@ -44,14 +57,47 @@ pub enum Change {
     Event(QpEvent),
 }
 
+/// Device and number of a queue pair.
+type Key = (String, u32);
+
+/// A queue pair that exists.
+#[derive(Debug, Default)]
+struct Alive {
+    life: QpLife,
+    /// The latest call that showed its state.
+    shown: Span,
+    /// That was a verb or command.
+    by_verb: bool,
+    /// Results of verbs that had been missed by then.
+    missed: u64,
+    /// The latest sign that it exists. Unit: Unix ns.
+    known_ns: u64,
+    /// The query that found it in the error state: nothing else shows its death. Unit: Unix ns.
+    found_dead_ns: Option<u64>,
+    /// It was in a list.
+    was_listed: bool,
+    /// The latest list that contained it.
+    list: u64,
+    /// Number of complete lists without it in a row, and the begin of the first. Unit: Unix ns.
+    absent: (u8, u64),
+}
+
 /// Follows queue pairs from change to change.
 #[derive(Debug, Default)]
 pub struct Follower {
-    alive: Map<(String, u32), QpLife>,
+    alive: Map<Key, Alive>,
     ended: VecDeque<QpLife>,
+    /// Queue pairs among those that were in lists no more. A list may have skipped them.
+    gone: usize,
     events: VecDeque<QpEvent>,
     events_left_out: u64,
     qps_left_out: u64,
+    unnumbered: u64,
+    /// Number of lists.
+    lists: u64,
+    /// Results of verbs missed up to the records before the latest, and up to now, with those that may be missing now.
+    missed: [u64; 2],
+    outstanding: u64,
     changed: bool,
     sampled: Arc<Lives>,
 }
@@ -60,81 +106,233 @@ impl Follower {
     /// Applies a change.
     pub fn take(&mut self, change: Change) {
         match change {
-            Change::Is(new) => {
-                let key = (new.device.clone(), new.lqpn);
-                if new.control.created_ns.is_some()
-                    && let Some(mut before) = self.alive.remove(&key)
-                {
-                    // Its destruction was missed.
-                    before.control.reused(new.control.created_ns);
-                    self.end(before);
-                }
-                if self.alive.len() >= MOST_ALIVE && !self.alive.contains_key(&key) {
-                    self.qps_left_out += 1;
-                    self.changed = true;
-                    return;
-                }
-                self.changed |= self.alive.entry(key).or_default().update(new);
-            }
-            Change::Found { mut life, time_ns } => {
-                if self.has_just_ended(&life, time_ns) {
-                    return;
-                }
-                if self.is_older(&life) {
-                    life.state = None;
-                }
-                if self.has_died(&life) {
-                    self.take(Change::Event(QpEvent {
-                        time_ns,
-                        device: life.device.clone(),
-                        lqpn: Some(life.lqpn),
-                        event: TO_ERROR.to_owned(),
-                        ..QpEvent::default()
-                    }));
-                }
-                self.take(Change::Is(life));
-            }
-            Change::Ended { device, lqpn, time_ns } => {
-                self.changed = true;
-                let known = self.alive.remove(&(device.clone(), lqpn));
-                let mut life = known.unwrap_or(QpLife { device, lqpn, ..QpLife::default() });
-                life.control.ended_ns = Some(time_ns);
-                life.control.end.get_or_insert(DESTROYED);
-                self.end(life);
-            }
-            Change::Event(mut event) => {
-                self.changed = true;
-                let key = event.lqpn.map(|lqpn| (event.device.clone(), lqpn));
-                if let Some(life) = key.and_then(|key| self.alive.get_mut(&key)) {
-                    if event.is_death() {
-                        life.control.end = Some(ERROR);
-                    }
-                    (event.src, event.dst) = (event.src.or(life.control.src), event.dst.or(life.control.dst));
-                    event.pid = event.pid.or(life.pid);
-                    event.comm = event.comm.or_else(|| life.comm.clone());
-                }
-                if self.events.len() >= MOST_EVENTS {
-                    self.events.pop_front();
-                    self.events_left_out += 1;
-                }
-                self.events.push_back(event);
-            }
+            Change::Is(life, call) => self.set(life, call),
+            Change::Found(life, query) => self.found(life, query),
+            Change::Ended { device, lqpn, time_ns } => self.destroyed(device, lqpn, time_ns),
+            Change::Event(event) => self.event(event),
         }
     }
 
-    /// Sets the process that made a queue pair from the kernel's list, for those made before the run.
-    pub fn owned(&mut self, owner: &QpOwner) {
-        let key = (owner.device.clone(), owner.lqpn);
-        let Some(life) = self.alive.get_mut(&key).filter(|_| owner.pid.is_some()) else { return };
-        if life.pid.is_none() {
-            (life.pid, life.comm, life.pod) = (owner.pid, owner.comm.clone(), owner.pod.clone());
+    /// Notes how many results of verbs were missed up to the records that follow.
+    pub fn note_calls(&mut self, calls: &Calls) {
+        self.missed = [self.missed[1], calls.missed_returns];
+        self.outstanding = calls.may_end;
+    }
+
+    /// A verb or command returned.
+    fn set(&mut self, mut new: QpLife, call: Span) {
+        if !new.has_number() {
+            self.unnumbered += u64::from(new.control.created_ns.is_some());
             self.changed = true;
+            return;
+        }
+        let key = (new.device.clone(), new.lqpn);
+        if new.control.created_ns.is_some()
+            && let Some(mut before) = self.alive.remove(&key)
+        {
+            // Its destruction was missed.
+            before.life.control.reused(new.control.created_ns);
+            self.end(before.life);
+        }
+        if let Some(known) = self.alive.get_mut(&key) {
+            // A later query has shown a later state.
+            if call.ended_ns < known.shown.began_ns {
+                new.state = None;
+            }
+            // The query was answered while this verb was under way, which took the queue pair there.
+            let dead_ns = known.found_dead_ns.filter(|at| new.state.is_some() && call.began_ns <= *at);
+            if let Some(dead_ns) = dead_ns {
+                known.found_dead_ns = None;
+                known.life.control.end = None;
+                self.changed = true;
+                let is_it = |event: &QpEvent| {
+                    (event.lqpn, event.time_ns) == (Some(key.1), dead_ns)
+                        && event.event == TO_ERROR
+                        && event.device == key.0
+                };
+                self.events.retain(|event| !is_it(event));
+            }
+        }
+        self.update(key, new, call, true);
+    }
+
+    /// A query was answered.
+    fn found(&mut self, mut life: QpLife, query: Span) {
+        if !life.has_number() {
+            return;
+        }
+        let key = (life.device.clone(), life.lqpn);
+        if !self.alive.contains_key(&key) {
+            self.revive(&key);
+        }
+        let Some(known) = self.alive.get(&key) else {
+            if !self.has_just_ended(&life, query.ended_ns) {
+                self.update(key, life, query, false);
+            }
+            return;
+        };
+        // The state from before the latest verb: the two overlapped, and the verb was recorded first.
+        let is_older = if known.by_verb {
+            query.began_ns < known.shown.ended_ns
+        } else {
+            query.ended_ns < known.shown.began_ns
+        };
+        if is_older {
+            life.state = None;
+        }
+        let was_connected = matches!(known.life.state, Some("RTR" | "RTS" | "SQD"));
+        if was_connected && life.state == Some("ERR") {
+            let unseen = self.missed[1].saturating_add(self.outstanding).saturating_sub(known.missed);
+            let is_first = known.life.control.end.is_none();
+            self.event(QpEvent {
+                time_ns: query.ended_ns,
+                device: key.0.clone(),
+                lqpn: Some(key.1),
+                event: TO_ERROR.to_owned(),
+                unseen_verbs: unseen,
+                ..QpEvent::default()
+            });
+            if let Some(known) = self.alive.get_mut(&key).filter(|_| is_first) {
+                known.found_dead_ns = Some(query.ended_ns);
+            }
+        }
+        self.update(key, life, query, false);
+    }
+
+    /// The NIC's own context showed this state of a queue pair: one that is followed on the control path.
+    pub fn shown(&mut self, life: QpLife, query: Span) {
+        if self.alive.contains_key(&(life.device.clone(), life.lqpn)) {
+            self.found(life, query);
+        }
+    }
+
+    /// Merges what a call showed.
+    fn update(&mut self, key: Key, life: QpLife, call: Span, by_verb: bool) {
+        if self.alive.len() >= MOST_ALIVE && !self.alive.contains_key(&key) {
+            self.qps_left_out += 1;
+            self.changed = true;
+            return;
+        }
+        let missed = self.missed[0];
+        let known = self.alive.entry(key).or_default();
+        known.known_ns = known.known_ns.max(call.ended_ns);
+        if life.state.is_some() {
+            (known.shown, known.by_verb, known.missed) = (call, by_verb, missed);
+            if life.state != Some("ERR") {
+                known.found_dead_ns = None;
+            }
+        }
+        self.changed |= known.life.update(life);
+    }
+
+    fn destroyed(&mut self, device: String, lqpn: u32, time_ns: u64) {
+        self.changed = true;
+        let known = self.alive.remove(&(device.clone(), lqpn)).map(|known| known.life);
+        let mut life = known.unwrap_or(QpLife { device, lqpn, ..QpLife::default() });
+        if !life.has_number() {
+            return;
+        }
+        life.control.ended_ns = Some(time_ns);
+        life.control.end.get_or_insert(DESTROYED);
+        self.end(life);
+    }
+
+    fn event(&mut self, mut event: QpEvent) {
+        self.changed = true;
+        let key = event.lqpn.map(|lqpn| (event.device.clone(), lqpn));
+        if let Some(known) = key.and_then(|key| self.alive.get_mut(&key)) {
+            known.known_ns = known.known_ns.max(event.time_ns);
+            let life = &mut known.life;
+            if event.is_death() {
+                life.control.end = Some(ERROR);
+                known.found_dead_ns = None;
+            }
+            (event.src, event.dst) = (event.src.or(life.control.src), event.dst.or(life.control.dst));
+            event.pid = event.pid.or(life.pid);
+            event.comm = event.comm.or_else(|| life.comm.clone());
+        }
+        if self.events.len() >= MOST_EVENTS {
+            self.events.pop_front();
+            self.events_left_out += 1;
+        }
+        self.events.push_back(event);
+    }
+
+    /// Applies the kernel's lists: processes of queue pairs made before the run, states, and ends that were missed.
+    pub fn listed(&mut self, found: &QueuePairs) {
+        self.lists += 1;
+        let at = Span { began_ns: found.began_ns, ended_ns: found.began_ns };
+        for (_, owner) in &found.list {
+            let key = (owner.device.clone(), owner.lqpn);
+            if !self.alive.contains_key(&key) {
+                self.revive(&key);
+            }
+            let Some(known) = self.alive.get_mut(&key) else { continue };
+            (known.was_listed, known.list, known.absent) = (true, self.lists, (0, 0));
+            if owner.pid.is_some() && known.life.pid.is_none() {
+                let life = &mut known.life;
+                (life.pid, life.comm, life.pod) = (owner.pid, owner.comm.clone(), owner.pod.clone());
+                self.changed = true;
+            }
+            // Its query mostly has a record, too.
+            if known.life.state != owner.state && known.shown.ended_ns < at.began_ns {
+                let state = owner.state;
+                self.found(QpLife { device: key.0, lqpn: key.1, state, ..QpLife::default() }, at);
+            }
+        }
+        self.end_missing(found);
+    }
+
+    /// Ends the queue pairs that lists contain no more: their destruction was missed.
+    fn end_missing(&mut self, found: &QueuePairs) {
+        let (lists, began_ns) = (self.lists, found.began_ns);
+        let mut over: Vec<Key> = Vec::new();
+        for (key, known) in &mut self.alive {
+            let is_complete = match found.devices.get(&key.0) {
+                Some(is_complete) => *is_complete && known.is_listable(),
+                // The device itself is gone.
+                None => !found.devices.is_empty() || found.has_no_device,
+            };
+            if known.list == lists || !is_complete || known.known_ns >= began_ns {
+                continue;
+            }
+            let (times, first_ns) = known.absent;
+            known.absent = (times + 1, if times == 0 { began_ns } else { first_ns });
+            if known.absent.0 >= MISSING {
+                over.push(key.clone());
+            }
+        }
+        for key in over {
+            let Some(Alive { mut life, absent, .. }) = self.alive.remove(&key) else { continue };
+            life.control.gone(absent.1);
+            self.changed = true;
+            self.gone += 1;
+            self.end(life);
+        }
+    }
+
+    /// Takes back the end of a queue pair that lists had skipped.
+    fn revive(&mut self, key: &Key) {
+        if self.gone == 0 {
+            return;
+        }
+        let is_it = |life: &QpLife| life.lqpn == key.1 && life.device == key.0;
+        let Some(at) = self.ended.iter().rposition(is_it) else { return };
+        if let Some(mut life) = self.ended.remove(at) {
+            if life.control.end == Some(GONE) {
+                (life.control.end, life.control.reused_ns) = (None, None);
+                (self.gone, self.changed) = (self.gone - 1, true);
+                self.alive.insert(key.clone(), Alive { life, was_listed: true, ..Alive::default() });
+            } else {
+                self.ended.insert(at, life);
+            }
         }
     }
 
     /// Connected queue pairs that are in no list of the kernel, in the form of a list entry.
     pub fn past_verbs(&self) -> impl Iterator<Item = QueuePair> {
-        let own = self.alive.values().filter(|life| life.origin == Some(DEVX) && life.rqpn.is_some());
+        let all = self.alive.values().map(|known| &known.life);
+        let own = all.filter(|life| life.origin == Some(DEVX) && life.rqpn.is_some());
         own.map(|life| QueuePair {
             device: life.device.clone(),
             port: life.port,
@@ -150,13 +348,6 @@ impl Follower {
         })
     }
 
-    /// True if a queue pair that was connected is found in the error state without a verb that moved it there:
-    /// records arrive in the order of the calls.
-    fn has_died(&self, found: &QpLife) -> bool {
-        let before = self.alive.get(&(found.device.clone(), found.lqpn)).and_then(|life| life.state);
-        found.state == Some("ERR") && matches!(before, Some("RTR" | "RTS" | "SQD"))
-    }
-
     /// True if a query ends after the start of the verb that destroyed the queue pair: it concerns the destroyed one.
     fn has_just_ended(&self, found: &QpLife, time_ns: u64) -> bool {
         let since = time_ns.saturating_sub(LONGEST_QUERY_NS);
@@ -164,27 +355,16 @@ impl Follower {
             .ended
             .iter()
             .rev()
-            .take_while(|life| life.control.ended_ns.is_some_and(|ended| ended >= since));
-        !self.alive.contains_key(&(found.device.clone(), found.lqpn))
-            && lately.any(|life| (life.lqpn, &life.device) == (found.lqpn, &found.device))
-    }
-
-    /// True if a query found the state from before the latest verb: the two overlapped, and the verb was recorded
-    /// first. A return to an earlier state also takes a verb, which would have been seen.
-    fn is_older(&self, found: &QpLife) -> bool {
-        const ORDER: [&str; 4] = ["RESET", "INIT", "RTR", "RTS"];
-        let place = |state: Option<&str>| ORDER.iter().position(|known| Some(*known) == state);
-        let known = self.alive.get(&(found.device.clone(), found.lqpn));
-        let known = known.filter(|life| life.control.created_ns.is_some());
-        known.is_some_and(|known| match (place(found.state), place(known.state)) {
-            (Some(found), Some(known)) => found < known,
-            _ => false,
+            .take_while(|life| life.control.ended_ns.is_none_or(|ended| ended >= since));
+        lately.any(|life| {
+            life.control.ended_ns.is_some() && (life.lqpn, &life.device) == (found.lqpn, &found.device)
         })
     }
 
     fn end(&mut self, life: QpLife) {
         if self.ended.len() >= MOST_ENDED {
-            self.ended.pop_front();
+            let oldest = self.ended.pop_front();
+            self.gone -= usize::from(oldest.is_some_and(|life| life.control.end == Some(GONE)));
             self.qps_left_out += 1;
         }
         self.ended.push_back(life);
@@ -192,7 +372,8 @@ impl Follower {
 
     /// All queue pairs, sorted by device, number and age.
     fn sorted(&self) -> Vec<QpLife> {
-        let mut qps: Vec<&QpLife> = self.ended.iter().chain(self.alive.values()).collect();
+        let mut qps: Vec<&QpLife> =
+            self.ended.iter().chain(self.alive.values().map(|known| &known.life)).collect();
         qps.sort_by(|a, b| {
             (&a.device, a.lqpn, a.control.created_ns).cmp(&(&b.device, b.lqpn, b.control.created_ns))
         });
@@ -209,12 +390,23 @@ impl Follower {
                 events: self.events.iter().cloned().collect(),
                 events_left_out: self.events_left_out,
                 qps_left_out: self.qps_left_out,
+                unnumbered: self.unnumbered,
                 unavailable: unavailable.map(str::to_owned),
                 calls: calls.clone(),
             });
             self.changed = false;
         }
         Arc::clone(&self.sampled)
+    }
+}
+
+impl Alive {
+    /// True if the kernel lists queue pairs of its kind: those that processes make by the verbs, except for raw packets
+    /// and drivers' own kinds, and others that a list has contained.
+    fn is_listable(&self) -> bool {
+        let life = &self.life;
+        let is_usual = || life.origin == Some(VERBS) && matches!(life.kind, Some("RC" | "UC" | "UD"));
+        life.origin != Some(DEVX) && (self.was_listed || is_usual())
     }
 }
 
@@ -238,6 +430,12 @@ impl QpControl {
 }
 
 impl QpLife {
+    /// False for one that the kernel gives no number: mlx5's DCT, which gets its number from the firmware when it is
+    /// connected.
+    fn has_number(&self) -> bool {
+        self.lqpn != 0 || self.kind == Some("SMI")
+    }
+
     /// The queue pair and its owner.
     pub(super) fn owner(&self) -> QpOwner {
         QpOwner {
@@ -282,6 +480,7 @@ impl QpLife {
         // A verb can take it out of the error state, and connect it again.
         if matches!(new.state, Some("RESET" | "INIT")) {
             (known.end, known.connected_ns, known.connect_took_ns) = (None, None, None);
+            self.choices.udp_port = None;
         }
         let news = [
             known.connect(new.state, control.connected_ns, control.connect_took_ns),
@@ -306,6 +505,7 @@ impl QpLife {
             set(&mut self.choices.adaptive_routing, new.choices.adaptive_routing),
             set(&mut self.choices.plane, new.choices.plane),
             set(&mut self.choices.bond_port, new.choices.bond_port),
+            set(&mut self.choices.udp_port, new.choices.udp_port),
         ];
         news.contains(&true)
     }

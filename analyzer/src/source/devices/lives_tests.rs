@@ -8,6 +8,16 @@ fn life(lqpn: u32) -> QpLife {
     QpLife { device: "rxe0".into(), lqpn, ..QpLife::default() }
 }
 
+/// A verb within this time.
+fn is(life: QpLife, began_ns: u64, ended_ns: u64) -> Change {
+    Change::Is(life, Span { began_ns, ended_ns })
+}
+
+/// A query at this time.
+fn found(life: QpLife, time_ns: u64) -> Change {
+    Change::Found(life, Span { began_ns: time_ns, ended_ns: time_ns })
+}
+
 fn all(follower: &mut Follower) -> Arc<Lives> {
     follower.sample(&Calls::default(), None)
 }
@@ -16,13 +26,10 @@ fn all(follower: &mut Follower) -> Arc<Lives> {
 fn a_life_is_put_together_from_its_calls() {
     let mut follower = Follower::default();
     let made = |ns| QpControl { created_ns: Some(ns), ..QpControl::default() };
-    follower.take(Change::Is(QpLife { pid: Some(1), state: Some("RESET"), control: made(10), ..life(17) }));
-    follower.take(Change::Is(QpLife { state: Some("RTR"), rqpn: Some(29), pid: Some(2), ..life(17) }));
-    follower.take(Change::Is(QpLife {
-        state: Some("RTS"),
-        control: QpControl { retry_cnt: Some(7), ..QpControl::default() },
-        ..life(17)
-    }));
+    follower.take(is(QpLife { pid: Some(1), state: Some("RESET"), control: made(10), ..life(17) }, 9, 10));
+    follower.take(is(QpLife { state: Some("RTR"), rqpn: Some(29), pid: Some(2), ..life(17) }, 11, 12));
+    let control = QpControl { retry_cnt: Some(7), ..QpControl::default() };
+    follower.take(is(QpLife { state: Some("RTS"), control, ..life(17) }, 13, 14));
     let event =
         QpEvent { device: "rxe0".into(), lqpn: Some(17), event: "QP_FATAL".into(), ..QpEvent::default() };
     follower.take(Change::Event(event));
@@ -34,18 +41,17 @@ fn a_life_is_put_together_from_its_calls() {
     assert!(Arc::ptr_eq(&seen, &all(&mut follower)));
 
     // A query that confirms known values.
-    let found = QpLife { state: Some("RTS"), rqpn: Some(29), ..life(17) };
-    follower.take(Change::Found { life: found, time_ns: 50 });
+    follower.take(found(QpLife { state: Some("RTS"), rqpn: Some(29), ..life(17) }, 50));
     assert!(Arc::ptr_eq(&seen, &all(&mut follower)), "nothing has changed");
     follower.take(Change::Ended { device: "rxe0".into(), lqpn: 17, time_ns: 99 });
     let over = &all(&mut follower).qps[0].control;
     assert_eq!((over.ended_ns, over.end, over.is_over()), (Some(99), Some(ERROR), true), "QP_FATAL");
     // The reused number is another queue pair.
-    follower.take(Change::Is(QpLife { control: made(120), ..life(17) }));
+    follower.take(is(QpLife { control: made(120), ..life(17) }, 119, 120));
     let qps = all(&mut follower).qps.clone();
     assert_eq!(qps.iter().map(|qp| qp.control.ended_ns).collect::<Vec<_>>(), [Some(99), None]);
     // Once more, and its destruction was not seen.
-    follower.take(Change::Is(QpLife { control: made(130), ..life(17) }));
+    follower.take(is(QpLife { control: made(130), ..life(17) }, 129, 130));
     let qps = all(&mut follower).qps.clone();
     let ends: Vec<_> = qps.iter().map(|qp| (qp.control.created_ns, qp.control.end)).collect();
     assert_eq!(ends, [(Some(10), Some(ERROR)), (Some(120), Some(NUMBER_REUSED)), (Some(130), None)]);
@@ -61,8 +67,8 @@ fn a_life_is_put_together_from_its_calls() {
 
 #[test]
 fn a_queue_pair_in_the_error_state_died_unless_a_verb_took_it_there() {
-    let found = |state| Change::Found { life: QpLife { state: Some(state), ..life(17) }, time_ns: 50 };
-    let is = |state| Change::Is(QpLife { state: Some(state), pid: Some(1), ..life(17) });
+    let found = |state| found(QpLife { state: Some(state), ..life(17) }, 50);
+    let is = |state| is(QpLife { state: Some(state), pid: Some(1), ..life(17) }, 39, 40);
     let deaths = |changes: Vec<Change>| {
         let mut follower = Follower::default();
         for change in changes {
@@ -81,6 +87,8 @@ fn a_queue_pair_in_the_error_state_died_unless_a_verb_took_it_there() {
         }
         all(&mut follower).qps[0].control.end
     };
+    let reset =
+        || Change::Is(QpLife { state: Some("RESET"), ..life(17) }, Span { began_ns: 55, ended_ns: 56 });
     let destroyed = || Change::Ended { device: "rxe0".into(), lqpn: 17, time_ns: 60 };
     let event = |name: &str| {
         let device = "rxe0".into();
@@ -92,38 +100,187 @@ fn a_queue_pair_in_the_error_state_died_unless_a_verb_took_it_there() {
     assert_eq!(end(vec![is("RTS"), is("ERR"), found("ERR"), destroyed()]), Some(DESTROYED));
     assert_eq!(end(vec![is("RTS"), event("QP_ACCESS_ERR")]), Some(ERROR));
     assert_eq!(end(vec![is("RTS"), event("COMM_EST")]), None);
-    assert_eq!(end(vec![is("RTS"), found("ERR"), is("RESET")]), None, "a verb took it out of that state");
+    assert_eq!(end(vec![is("RTS"), found("ERR"), reset()]), None, "a verb took it out of that state");
     // It was in the error state before the run.
     assert_eq!(deaths(vec![found("ERR"), found("ERR")]), []);
 
     // Created before the run, and listed with its process before it died.
     let mut follower = Follower::default();
     follower.take(found("RTS"));
-    follower.owned(&QpOwner {
-        device: "rxe0".into(),
-        lqpn: 17,
-        pid: Some(4_711),
-        comm: Some("train".into()),
-        pod: Some("trainer-0".into()),
-        ..QpOwner::default()
-    });
+    follower.listed(&list(&[17], 45));
     follower.take(found("ERR"));
     let event = &all(&mut follower).events[0];
     assert_eq!((event.pid, event.comm.as_deref()), (Some(4_711), Some("train")));
     assert_eq!(all(&mut follower).qps[0].pod.as_deref(), Some("trainer-0"));
 }
 
+/// A complete list of these queue pairs, which send, begun at this time.
+fn list(numbers: &[u32], began_ns: u64) -> QueuePairs {
+    let owner = |lqpn: &u32| QpOwner {
+        device: "rxe0".into(),
+        lqpn: *lqpn,
+        pid: Some(4_711),
+        comm: Some("train".into()),
+        pod: Some("trainer-0".into()),
+        state: Some("RTS"),
+        ..QpOwner::default()
+    };
+    let entry = |lqpn: &u32| QueuePair {
+        device: "rxe0".into(),
+        port: Some(1),
+        lqpn: *lqpn,
+        rqpn: None,
+        kind: Some("RC"),
+        state: Some("RTS"),
+        rq_psn: None,
+        sq_psn: None,
+        pid: Some(4_711),
+        kernel_name: None,
+        subtype: None,
+    };
+    QueuePairs {
+        list: numbers.iter().map(|lqpn| (entry(lqpn), owner(lqpn))).collect(),
+        devices: [("rxe0".to_owned(), true)].into(),
+        began_ns,
+        ..QueuePairs::default()
+    }
+}
+
+/// A verb took it there whose record came after that of a query which overlapped it.
+#[test]
+fn a_verb_that_a_query_overtakes_is_no_death() {
+    let sends = || is(QpLife { state: Some("RTS"), ..life(17) }, 10, 11);
+    let dead = || found(QpLife { state: Some("ERR"), ..life(17) }, 50);
+    let to_error = |began_ns| is(QpLife { state: Some("ERR"), ..life(17) }, began_ns, 60);
+    let after = |changes: Vec<Change>| {
+        let mut follower = Follower::default();
+        for change in changes {
+            follower.take(change);
+        }
+        let seen = all(&mut follower);
+        (seen.qps[0].state, seen.qps[0].control.end, seen.events.len())
+    };
+    assert_eq!(after(vec![sends(), dead(), to_error(49)]), (Some("ERR"), None, 0));
+    assert_eq!(after(vec![sends(), dead(), to_error(51)]), (Some("ERR"), Some(ERROR), 1), "it cleans up");
+    // What the device itself says stays.
+    let device = "rxe0".to_owned();
+    let fatal =
+        QpEvent { device, lqpn: Some(17), event: "QP_FATAL".into(), time_ns: 49, ..QpEvent::default() };
+    let all = vec![sends(), dead(), Change::Event(fatal), to_error(49)];
+    assert_eq!(after(all), (Some("ERR"), Some(ERROR), 2));
+}
+
+#[test]
+fn the_latest_call_or_list_has_the_state() {
+    let mut follower = Follower::default();
+    let state = |follower: &mut Follower| all(follower).qps[0].state;
+    follower.take(is(QpLife { state: Some("INIT"), ..life(17) }, 10, 11));
+    // The record of the list's query was dropped.
+    follower.listed(&list(&[17], 20));
+    assert_eq!(state(&mut follower), Some("RTS"));
+    follower.take(is(QpLife { state: Some("SQD"), ..life(17) }, 30, 35));
+    follower.listed(&list(&[17], 34));
+    assert_eq!(state(&mut follower), Some("SQD"), "the verb may have returned after its query");
+    // Its record comes after that of a later query.
+    follower.take(found(QpLife { state: Some("RTS"), ..life(17) }, 50));
+    follower.take(is(QpLife { state: Some("RTR"), ..life(17) }, 40, 45));
+    assert_eq!(state(&mut follower), Some("RTS"));
+}
+
+#[test]
+fn what_lists_have_no_more_is_gone() {
+    let made = |lqpn, kind, origin| {
+        let control = QpControl { created_ns: Some(10), ..QpControl::default() };
+        is(QpLife { kind: Some(kind), origin: Some(origin), control, ..life(lqpn) }, 9, 10)
+    };
+    let mut follower = Follower::default();
+    for (lqpn, kind, origin) in
+        [(1, "RC", VERBS), (2, "RC", VERBS), (3, "RC", DEVX), (4, "DRIVER", VERBS), (5, "RAW_PACKET", VERBS)]
+    {
+        follower.take(made(lqpn, kind, origin));
+    }
+    let gone = |follower: &mut Follower| {
+        let over = |life: &&QpLife| life.control.is_over();
+        all(follower).qps.iter().filter(over).map(|life| (life.lqpn, life.control.end)).collect::<Vec<_>>()
+    };
+    follower.listed(&list(&[1], 5));
+    follower.listed(&list(&[1], 6));
+    assert_eq!(gone(&mut follower), [], "these lists began before they were made");
+    follower.listed(&list(&[1], 20));
+    assert_eq!(gone(&mut follower), [], "a list may skip one while others end");
+    let part = QueuePairs { devices: [("rxe0".to_owned(), false)].into(), ..list(&[], 25) };
+    follower.listed(&part);
+    follower.listed(&part);
+    assert_eq!(gone(&mut follower), [], "these lists are not complete");
+    follower.listed(&list(&[1], 30));
+    assert_eq!(gone(&mut follower), [(2, Some(GONE))], "the kernel never lists the others");
+    let by = all(&mut follower).qps.iter().find_map(|life| life.control.over_by());
+    assert_eq!(by, Some(20), "the first list without it");
+    // Two lists had skipped it.
+    follower.listed(&list(&[1, 2], 40));
+    assert_eq!(gone(&mut follower), []);
+    assert_eq!(all(&mut follower).qps[1].control.created_ns, Some(10));
+    // The device itself is gone, with all of them.
+    for began_ns in [50, 60] {
+        follower.listed(&QueuePairs { has_no_device: true, began_ns, ..QueuePairs::default() });
+    }
+    assert_eq!(gone(&mut follower).len(), 5);
+}
+
+#[test]
+fn verbs_missed_before_it_was_seen_connected_do_not_matter() {
+    let calls = |missed_returns, may_end| Calls { missed_returns, may_end, ..Calls::default() };
+    let at = |state, time_ns| found(QpLife { state: Some(state), ..life(17) }, time_ns);
+    let unseen = |noted: [Calls; 2]| {
+        let mut follower = Follower::default();
+        follower.note_calls(&calls(3, 0));
+        follower.note_calls(&calls(3, 0));
+        follower.take(at("RTS", 10));
+        for calls in noted {
+            follower.note_calls(&calls);
+        }
+        follower.take(at("ERR", 20));
+        all(&mut follower).events[0].unseen_verbs
+    };
+    assert_eq!(unseen([calls(3, 0), calls(3, 0)]), 0);
+    assert_eq!(unseen([calls(3, 0), calls(4, 0)]), 1);
+    assert_eq!(unseen([calls(3, 0), calls(3, 1)]), 1, "one that has not returned");
+}
+
+/// mlx5 makes the DCT in the firmware when it is connected: the kernel's structure keeps number 0.
+#[test]
+fn queue_pairs_without_a_number_are_counted_only() {
+    let mut follower = Follower::default();
+    let control = QpControl { created_ns: Some(10), ..QpControl::default() };
+    let dct = QpLife { kind: Some("DRIVER"), ..life(0) };
+    for time_ns in [10, 20] {
+        follower.take(is(QpLife { control: control.clone(), ..dct.clone() }, time_ns, time_ns));
+        follower.take(is(QpLife { state: Some("RTR"), ..dct.clone() }, time_ns + 1, time_ns + 1));
+    }
+    follower.take(Change::Ended { device: "rxe0".into(), lqpn: 0, time_ns: 30 });
+    let seen = all(&mut follower);
+    assert_eq!((seen.qps.len(), seen.unnumbered), (0, 2));
+    // Of InfiniBand's subnet management.
+    follower.take(is(QpLife { kind: Some("SMI"), control, ..life(0) }, 10, 10));
+    assert_eq!(all(&mut follower).qps.len(), 1);
+}
+
 #[test]
 fn connecting_takes_the_time_of_both_verbs_and_ends_once() {
     let verb = |state, connected_ns, took_ns| {
         let control = QpControl { connected_ns, connect_took_ns: Some(took_ns), ..QpControl::default() };
-        Change::Is(QpLife { state: Some(state), control, ..life(17) })
+        is(QpLife { state: Some(state), control, ..life(17) }, 1, 2)
     };
-    let found = |state| Change::Found { life: QpLife { state: Some(state), ..life(17) }, time_ns: 900 };
+    let found = |state| found(QpLife { state: Some(state), ..life(17) }, 2);
     let connected = |changes: Vec<Change>| {
         let mut follower = Follower::default();
-        for change in changes {
-            follower.take(change);
+        for (at, change) in (1..).zip(changes) {
+            let call = Span { began_ns: 10 * at, ended_ns: 10 * at + 1 };
+            follower.take(match change {
+                Change::Is(life, _) => Change::Is(life, call),
+                Change::Found(life, _) => Change::Found(life, call),
+                other => other,
+            });
         }
         let control = &all(&mut follower).qps[0].control;
         (control.connected_ns, control.connect_took_ns)
@@ -132,9 +289,9 @@ fn connecting_takes_the_time_of_both_verbs_and_ends_once() {
     let both = || vec![verb("RTR", None, 40), found("RTR"), verb("RTS", Some(100), 2), found("RTS")];
     assert_eq!(connected(both()), (Some(100), Some(42)));
     // SQD and back: it was connected before.
-    let again = vec![Change::Is(QpLife { state: Some("SQD"), ..life(17) }), verb("RTS", Some(700), 9)];
+    let again = vec![is(QpLife { state: Some("SQD"), ..life(17) }, 3, 4), verb("RTS", Some(700), 9)];
     assert_eq!(connected([both(), again].concat()), (Some(100), Some(42)));
-    let reset = vec![Change::Is(QpLife { state: Some("RESET"), ..life(17) })];
+    let reset = vec![is(QpLife { state: Some("RESET"), ..life(17) }, 5, 6)];
     assert_eq!(connected([both(), reset.clone()].concat()), (None, None));
     let anew = vec![verb("RTR", None, 1), verb("RTS", Some(800), 1)];
     assert_eq!(connected([both(), reset, anew].concat()), (Some(800), Some(2)));
@@ -147,33 +304,35 @@ fn connecting_takes_the_time_of_both_verbs_and_ends_once() {
 fn a_query_that_verbs_overtake_changes_nothing() {
     use crate::util::time::NS_PER_S as SECOND;
     let control = QpControl { created_ns: Some(SECOND), ..QpControl::default() };
-    let is = |state| Change::Is(QpLife { state: Some(state), ..life(17) });
-    let found = |state, time_ns| Change::Found { life: QpLife { state: Some(state), ..life(17) }, time_ns };
+    let state = |state| QpLife { state: Some(state), ..life(17) };
+    let query = |began_ns, ended_ns| Change::Found(state("RESET"), Span { began_ns, ended_ns });
     let mut follower = Follower::default();
-    follower.take(Change::Is(QpLife { state: Some("RESET"), control, ..life(17) }));
-    follower.take(is("INIT"));
-    follower.take(found("RESET", 2 * SECOND));
+    follower.take(is(QpLife { control, ..state("RESET") }, SECOND - 1, SECOND));
+    follower.take(is(state("INIT"), 2 * SECOND, 2 * SECOND + 10));
+    follower.take(query(2 * SECOND + 5, 2 * SECOND + 20));
     assert_eq!(all(&mut follower).qps[0].state, Some("INIT"));
-    // A later state than that of the verbs seen is new information: a return of a verb may have been missed.
-    follower.take(found("RTS", 2 * SECOND));
+    // The result of a later verb was missed.
+    follower.take(query(2 * SECOND + 11, 2 * SECOND + 20));
+    assert_eq!(all(&mut follower).qps[0].state, Some("RESET"));
+    follower.take(found(state("RTS"), 2 * SECOND + 30));
     assert_eq!(all(&mut follower).qps[0].state, Some("RTS"));
     follower.take(Change::Ended { device: "rxe0".into(), lqpn: 17, time_ns: 3 * SECOND });
-    follower.take(found("RTS", 3 * SECOND + 1));
+    follower.take(found(state("RTS"), 3 * SECOND + 1));
     assert_eq!(all(&mut follower).qps.len(), 1, "it is gone");
     // The number is reused, and the creation was missed.
-    follower.take(found("RTS", 9 * SECOND));
+    follower.take(found(state("RTS"), 9 * SECOND));
     assert_eq!(all(&mut follower).qps.len(), 2);
     // Created before the run: everything known comes from queries.
     let mut follower = Follower::default();
-    follower.take(found("RTS", SECOND));
-    follower.take(found("RESET", 2 * SECOND));
+    follower.take(found(state("RTS"), SECOND));
+    follower.take(found(state("RESET"), 2 * SECOND));
     assert_eq!(all(&mut follower).qps[0].state, Some("RESET"));
 }
 
 #[test]
 fn what_there_is_no_room_for_is_counted() {
     let mut follower = Follower::default();
-    for lqpn in 0..u32::try_from(MOST_ENDED).unwrap() + 3 {
+    for lqpn in 1..=u32::try_from(MOST_ENDED).unwrap() + 3 {
         follower.take(Change::Ended { device: "rxe0".into(), lqpn, time_ns: 5 });
     }
     for _ in 0..MOST_EVENTS + 2 {

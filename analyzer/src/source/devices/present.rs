@@ -45,7 +45,7 @@ impl Present {
         let mut made = false;
         for change in changes {
             match change {
-                Change::Is(life) if life.control.created_ns.is_some() && life.origin == Some(VERBS) => {
+                Change::Is(life, _) if life.control.created_ns.is_some() && life.origin == Some(VERBS) => {
                     let Some(pid) = life.pid else { continue };
                     let key = (life.device.clone(), life.lqpn);
                     self.end(&key);
@@ -158,18 +158,14 @@ impl Present {
 mod tests {
     use super::*;
     use crate::entity::lives::{KERNEL, QpControl, QpLife};
+    use crate::source::devices::lives::Span;
 
     fn made(device: &str, lqpn: u32, pid: u32) -> Change {
         let control = QpControl { created_ns: Some(1), ..QpControl::default() };
         let origin = Some(VERBS);
-        Change::Is(QpLife {
-            device: device.into(),
-            lqpn,
-            pid: Some(pid),
-            origin,
-            control,
-            ..QpLife::default()
-        })
+        let life =
+            QpLife { device: device.into(), lqpn, pid: Some(pid), origin, control, ..QpLife::default() };
+        Change::Is(life, Span::default())
     }
 
     fn ended(device: &str, lqpn: u32) -> Change {
@@ -185,7 +181,7 @@ mod tests {
         let mut present = Present::default();
         assert!(present.take(&[made("rxe0", 17, 4_711)]));
         let of_kernel = match made("rxe0", 1, 3) {
-            Change::Is(life) => Change::Is(QpLife { origin: Some(KERNEL), ..life }),
+            Change::Is(life, call) => Change::Is(QpLife { origin: Some(KERNEL), ..life }, call),
             other => other,
         };
         assert!(!present.take(&[of_kernel]), "no process posts to it");

@@ -42,6 +42,7 @@ pub struct Watch {
     lists: Lists,
     asker: Asker,
     contexts: Arc<Contexts>,
+    no_probes: bool,
 }
 
 impl Watch {
@@ -179,9 +180,7 @@ impl Watch {
         for port in &mut self.ports {
             port.take_qps(found, time_ns);
         }
-        for (_, owner) in &found.list {
-            self.follower.owned(owner);
-        }
+        self.follower.listed(found);
         let ports: Vec<Port> = self.ports.iter().filter_map(PortWatch::asked).collect();
         let reached = |qp: &QueuePair| self.asker.reaches(&qp.device);
         let mut past_verbs: Vec<QueuePair> = self.follower.past_verbs().filter(reached).collect();
@@ -205,6 +204,17 @@ impl Watch {
         self.asker = Asker::new(per_second);
     }
 
+    /// Leaves out the probes of the kernel's control path.
+    pub fn leave_out_probes(&mut self) {
+        self.no_probes = true;
+    }
+
+    /// True if queue pairs may be followed by probes of the kernel.
+    #[must_use]
+    pub const fn may_probe(&self) -> bool {
+        !self.no_probes
+    }
+
     /// Also queries the firmware for contexts; `notes` name what cannot be queried.
     pub fn use_firmware(&mut self, firmware: Box<dyn Firmware>, notes: Vec<String>) {
         self.asker.use_firmware(firmware);
@@ -214,6 +224,9 @@ impl Watch {
     /// Reads the contexts that are due.
     pub fn read_contexts(&mut self, kernel: &dyn Queries, clock: &dyn Clock) {
         self.asker.run(kernel, clock);
+        for (life, query) in self.asker.take_shown() {
+            self.follower.shown(life, query);
+        }
     }
 
     /// True if there are contexts to read.
@@ -252,11 +265,16 @@ impl Watch {
         self.ports.iter().find(|port| port.device == device)?.driver().map(str::to_owned)
     }
 
+    /// Notes the calls seen and missed up to the changes that follow.
+    pub fn note_calls(&mut self, calls: &Calls) {
+        self.follower.note_calls(calls);
+    }
+
     /// Applies control path changes of queue pairs of watched devices.
     pub fn take_lives(&mut self, changes: Vec<Change>) {
         for change in changes {
             let device = match &change {
-                Change::Is(life) | Change::Found { life, .. } => &life.device,
+                Change::Is(life, _) | Change::Found(life, _) => &life.device,
                 Change::Ended { device, .. } => device,
                 Change::Event(event) => &event.device,
             };

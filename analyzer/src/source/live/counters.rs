@@ -40,9 +40,9 @@ pub(super) const QP_LONGEST: Duration = Duration::from_secs(20);
 const ADDRESSES_STAY: Duration = Duration::from_secs(30);
 /// Maximum number of frames taken per interface at a time: a switch sends one every 30 seconds.
 const LLDP_FRAMES: usize = 16;
-/// Interval of reading the records of queue pairs: their ring buffer holds some 600, and a thousand queue pairs
-/// created and destroyed per second make 300 in that time.
-const LIVES_PAUSE: Duration = Duration::from_millis(50);
+/// Interval of reading the records of queue pairs. The programs wake nobody up: that would be an interrupt in which the
+/// kernel skips probes.
+pub(super) const LIVES_PAUSE: Duration = Duration::from_millis(20);
 
 /// Latest readings of the devices.
 #[derive(Clone, Debug, Default)]
@@ -118,7 +118,7 @@ impl Reader {
             posts,
             audit: None,
         };
-        let kept = sandbox::kept(&work.needs_where(true));
+        let kept = sandbox::kept(&work.needs_where(work.watch.may_probe()));
         let has_posts = work.posts.is_some();
         let interval = interval.max(SHORTEST);
         let read = move || work.run(interval, &stopped);
@@ -272,6 +272,10 @@ impl Work {
         if self.watch.is_empty() || !self.host.is_running() {
             return;
         }
+        if !self.watch.may_probe() {
+            self.probes.get_or_insert_with(|| Err("--no-qp-probes".to_owned()));
+            return;
+        }
         let Ok(root) = self.host.root() else { return };
         let is_due = match &self.probes {
             None => true,
@@ -281,9 +285,15 @@ impl Work {
         };
         if is_due {
             self.lives();
-            let before = self.probes.as_ref().and_then(|probes| probes.as_ref().ok());
-            self.earlier = before.map_or(self.earlier.clone(), |probes| probes.calls().and(&self.earlier));
+            let host = &self.host;
+            let before = self.probes.as_mut().and_then(|probes| probes.as_mut().ok());
             let is_again = before.is_some() || self.tried.is_some();
+            if let Some(probes) = before {
+                let calls = probes.calls(&|| host.root().ok()).and(&self.earlier);
+                // Nobody sees their returns any more.
+                let missed_returns = calls.missed_returns + calls.under_way;
+                self.earlier = Calls { missed_returns, under_way: 0, may_end: 0, ..calls };
+            }
             // Read before attaching, so that a later change triggers another attempt.
             self.tried = is_again.then(|| Modules::of(&root));
             self.probes = Some(QpProbes::start(&root).map_err(|error| format!("{error:#}")));
@@ -295,7 +305,8 @@ impl Work {
 
     /// Reads the control path records of queue pairs.
     fn lives(&mut self) {
-        take_lives(&mut self.probes, &mut self.watch, self.posts.as_ref(), self.host.as_ref());
+        let (probes, earlier) = (&mut self.probes, &self.earlier);
+        take_lives((probes, earlier), &mut self.watch, self.posts.as_ref(), self.host.as_ref());
     }
 
     fn counters(&mut self) {
@@ -330,10 +341,14 @@ impl Work {
         // The pause is proportional to the listing alone: addresses have their own interval.
         let start = Instant::now();
         // Listing queries each queue pair, which produces a record each: more than the ring buffer holds.
-        let (probes, watch) = (&mut self.probes, &mut self.watch);
+        let (probes, earlier, watch) = (&mut self.probes, &self.earlier, &mut self.watch);
         let (posts, host) = (self.posts.as_ref(), self.host.as_ref());
-        let mut between = || take_lives(probes, watch, posts, host);
+        let mut between = || take_lives((probes, earlier), watch, posts, host);
+        let began_ns = now_ns();
         let found = listed::read(&root, host.ask(), addresses, &mut unread, &mut between);
+        // Also what has happened since its latest part: what the list lacks may have ended meanwhile.
+        between();
+        let found = listed::QueuePairs { began_ns, ..found };
         self.watch.take_qps(&found, now_ns());
         self.watch.note_list(&found, u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
         if let Some(posts) = &self.posts {
@@ -354,9 +369,11 @@ impl Work {
     }
 
     fn publish(&mut self, owners: Option<Owners>) {
-        if let Some(probes) = &self.probes {
-            let calls = probes.as_ref().map(|probes| probes.calls().and(&self.earlier));
-            self.watch.share_lives(calls.map_err(String::as_str));
+        let (host, earlier) = (&self.host, &self.earlier);
+        match &mut self.probes {
+            Some(Ok(probes)) => self.watch.share_lives(Ok(probes.calls(&|| host.root().ok()).and(earlier))),
+            Some(Err(why)) => self.watch.share_lives(Err(why)),
+            None => {}
         }
         self.watch.share_contexts();
         let mut devices = self.watch.sample();
@@ -381,15 +398,19 @@ impl Work {
     }
 }
 
-/// Applies the records of the probes.
+/// Applies the records of the probes; with the calls of earlier ones.
 fn take_lives(
-    probes: &mut Option<Result<QpProbes, String>>,
+    (probes, earlier): (&mut Option<Result<QpProbes, String>>, &Calls),
     watch: &mut Watch,
     posts: Option<&PostSampler>,
     host: &dyn Host,
 ) {
     let Some(Ok(probes)) = probes else { return };
-    let changes = probes.read(&|device| watch.driver(device), &|| host.root().ok());
+    let root = || host.root().ok();
+    let changes = probes.read(&|device| watch.driver(device), &root);
+    if !changes.is_empty() {
+        watch.note_calls(&probes.calls(&root).and(earlier));
+    }
     if let Some(posts) = posts {
         posts.take(&changes);
     }

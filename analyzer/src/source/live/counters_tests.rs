@@ -228,3 +228,18 @@ fn a_switch_is_heard_while_a_run_goes_on() {
     assert_eq!(report.facts.links[0].neighbours[0].system.as_deref(), Some("leaf1"));
     assert!(report.findings.iter().any(|finding| finding.id == "config.switch"), "{:?}", report.findings);
 }
+
+/// A job on eight NICs makes and connects thousands of queue pairs a second, each by five verbs. What finds no room is
+/// counted, and lost.
+#[test]
+fn records_of_a_busy_host_fit_between_two_readings() {
+    use rocescope_common::abi::qp::{QP_RECORDS_BYTES, QpRecord};
+
+    use crate::source::live::counters::LIVES_PAUSE;
+    use crate::source::live::qp_probes::MOST_RECORDS;
+
+    const PER_SECOND: u128 = 8 * 3_000 * 5;
+    let most = QP_RECORDS_BYTES / (size_of::<QpRecord>() + 8);
+    assert!(most as u128 >= PER_SECOND * LIVES_PAUSE.as_millis() / 1_000, "{most}");
+    assert!(MOST_RECORDS >= most, "one reading empties it");
+}

@@ -11,14 +11,12 @@ use aya::maps::{MapData, RingBuf};
 use rocescope_common::abi::qp::{CommandRecord, QP_COMMANDS, command};
 
 use super::qp_probes::{attach, each, text};
-use crate::entity::lives::{DEVX, PathChoices, QpControl, QpEvent, QpLife, REASON, timeout_ns};
+use crate::entity::lives::{DEVX, PAST_VERBS, PathChoices, QpControl, QpEvent, QpLife, REASON, timeout_ns};
 use crate::host::kernel::clock::WallClock;
-use crate::host::rdma::mlx5_command;
+use crate::host::rdma::mlx5_command::{self, FUNCTION};
 use crate::host::read::HostRoot;
-use crate::source::devices::lives::Change;
+use crate::source::devices::lives::{Change, Span};
 
-/// Function of mlx5's core driver that executes all commands.
-const FUNCTION: &str = "mlx5_cmd_do";
 const DEVICES: &str = "/sys/class/infiniband";
 /// Gives the address of a device, port and index in its GID table.
 type AddressOf<'a> = dyn Fn(&str, Option<u32>, u8) -> Option<IpAddr> + 'a;
@@ -68,7 +66,7 @@ impl Devx {
         };
         each(&mut self.records, |record: &CommandRecord| {
             if let Some(change) = self.follower.take(record, clock.unix_ns(record.time_ns), &address) {
-                if matches!(&change, Change::Is(life) if life.control.created_ns.is_some()) {
+                if matches!(&change, Change::Is(life, _) if life.control.created_ns.is_some()) {
                     makers.push((changes.len(), record.pid, record.cgroup));
                 }
                 changes.push(change);
@@ -123,6 +121,17 @@ impl Follower {
             let was_ours = self.qps.remove(&key);
             return was_ours.is_some().then_some(Change::Ended { device: key.0, lqpn, time_ns });
         }
+        let call = Span { began_ns: time_ns, ended_ns: time_ns };
+        // Also of a queue pair of the verbs.
+        if given.opcode == command::RTS2RTS {
+            let choices = PathChoices {
+                udp_port: given.set.udp_port,
+                bond_port: given.set.bond_port,
+                ..PathChoices::default()
+            };
+            let life = QpLife { device: key.0, lqpn, choices, ..QpLife::default() };
+            return (choices != PathChoices::default()).then_some(Change::Is(life, call));
+        }
         // Verbs reset a queue pair before they destroy it. One created before the run is first seen when it connects.
         let begins = matches!(
             given.opcode,
@@ -134,7 +143,7 @@ impl Follower {
         let port = self.qps.get_mut(&key)?;
         *port = given.port.or(*port).filter(|_| given.opcode != command::CREATE);
         let src = given.set.src_index.and_then(|index| address(&key.0, *port, index));
-        Some(Change::Is(life(record, given, key, src, time_ns)))
+        Some(Change::Is(life(record, given, key, src, time_ns), call))
     }
 }
 
@@ -177,6 +186,7 @@ fn life(
             adaptive_routing: set.adaptive_routing,
             plane: set.plane,
             bond_port: set.bond_port,
+            udp_port: None,
         },
     }
 }
@@ -186,6 +196,7 @@ fn failure(record: &CommandRecord, given: &mlx5_command::Command, device: String
     let verb = match given.opcode {
         command::CREATE => "create".to_owned(),
         command::DESTROY => "destroy".to_owned(),
+        command::RTS2RTS => "modify in RTS".to_owned(),
         _ => format!("modify to {}", given.set.state.unwrap_or("another state")),
     };
     let syndrome = match given.syndrome {
@@ -196,7 +207,7 @@ fn failure(record: &CommandRecord, given: &mlx5_command::Command, device: String
         time_ns,
         device,
         lqpn: given.lqpn,
-        event: format!("DEVX {verb}{syndrome}"),
+        event: format!("{PAST_VERBS}{verb}{syndrome}"),
         errno: Some(record.result.saturating_neg()),
         pid: Some(record.pid),
         comm: text(&record.comm),
@@ -230,7 +241,7 @@ mod tests {
     #[test]
     fn a_life_past_the_verbs() {
         let mut follower = follower();
-        let Some(Change::Is(made)) = take(&mut follower, &record(command::CREATE, 99, &[]), 5) else {
+        let Some(Change::Is(made, _)) = take(&mut follower, &record(command::CREATE, 99, &[]), 5) else {
             panic!()
         };
         assert_eq!((made.device.as_str(), made.lqpn, made.origin), ("mlx5_0", 99, Some(DEVX)));
@@ -239,7 +250,7 @@ mod tests {
             (Some(5), Some(4_711), Some("train"))
         );
         let to_rtr = record(command::INIT2RTR, 99, &[(0x1ca, 6, 26), (0xa8, 24, 7)]);
-        let Some(Change::Is(connected)) = take(&mut follower, &to_rtr, 6) else { panic!() };
+        let Some(Change::Is(connected, _)) = take(&mut follower, &to_rtr, 6) else { panic!() };
         assert_eq!(
             (connected.state, connected.control.dscp, connected.rqpn),
             (Some("RTR"), Some(26), Some(7))
@@ -251,6 +262,39 @@ mod tests {
         for opcode in [command::TO_RST, command::TO_ERR, command::DESTROY] {
             assert_eq!(take(&mut follower, &record(opcode, 98, &[]), 8), None, "{opcode:#x}");
         }
+    }
+
+    /// `mlx5dv_modify_qp_udp_sport`: the verbs do not show it, and their query computes another port.
+    #[test]
+    fn a_port_set_past_the_verbs_stays_until_the_queue_pair_is_connected_anew() {
+        let mut anew = record(command::RTS2RTS, 17, &[(0x1d0, 16, 50_001)]);
+        anew.input[271] = 4;
+        let mut lives = lives::Follower::default();
+        let at = |time_ns| Span { began_ns: time_ns, ended_ns: time_ns };
+        let verb = |state, udp_port| QpLife {
+            device: "mlx5_0".into(),
+            lqpn: 17,
+            state: Some(state),
+            control: QpControl { udp_port, ..QpControl::default() },
+            ..QpLife::default()
+        };
+        let port = |lives: &mut lives::Follower| {
+            let lives = lives.sample(&Calls::default(), None);
+            let sample = fixtures::with_lives(fixtures::port(), Lives::clone(&lives));
+            let report = Report::build(&sample, &Options::default());
+            let qp = &report.facts.devices[0].qps[0];
+            (qp.control.udp_port, qp.origin)
+        };
+        lives.take(Change::Is(verb("RTS", Some(49_153)), at(10)));
+        assert_eq!(port(&mut lives), (Some(49_153), None));
+        lives.take(take(&mut follower(), &anew, 20).unwrap());
+        lives.take(Change::Found(verb("RTS", Some(49_153)), at(30)));
+        assert_eq!(port(&mut lives), (Some(50_001), None), "no queue pair past the verbs");
+        lives.take(Change::Is(verb("RESET", None), at(40)));
+        lives.take(Change::Is(verb("RTR", Some(49_153)), at(50)));
+        assert_eq!(port(&mut lives).0, Some(49_153));
+        // It sets something else.
+        assert_eq!(take(&mut follower(), &record(command::RTS2RTS, 17, &[]), 60), None);
     }
 
     #[test]
@@ -291,7 +335,7 @@ mod tests {
                 asked.replace(Some((device.to_owned(), port, index)));
                 Some(Ipv4Addr::new(10, 0, 0, 1).into())
             });
-            let Some(Change::Is(life)) = change else { panic!("{change:?}") };
+            let Some(Change::Is(life, _)) = change else { panic!("{change:?}") };
             (asked.into_inner(), life.control.src)
         };
         assert_eq!(asked(&record(command::CREATE, 99, &[])), (None, None));

@@ -100,6 +100,8 @@ pub struct Config {
     pub log_level: u8,
     /// Address of NCCL's RAS service; `None` if it is not queried.
     pub nccl_ras: Option<RasAddress>,
+    /// Follow queue pairs by probes of the kernel.
+    pub qp_probes: bool,
     /// Maximum queries per second for the NIC's own contexts of queue pairs; 0 disables them.
     pub qp_queries: u32,
     /// Also query the firmware for contexts (fwctl).
@@ -129,6 +131,7 @@ impl Default for Config {
             events_to_view: false,
             precise_clock: true,
             bin_ns: crate::metrics::traffic::BIN_NS,
+            qp_probes: true,
             qp_queries: crate::source::devices::context::DEFAULT_PER_SECOND,
             log_level: 0,
             nccl_ras: None,

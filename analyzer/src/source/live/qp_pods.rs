@@ -1,6 +1,6 @@
 //! Pods and jobs of the processes that create queue pairs, at the time of creation.
 
-use crate::host::process::{Container, cgroup};
+use crate::host::process::{self, Container, cgroup};
 use crate::host::read::HostRoot;
 use crate::util::map::Map;
 
@@ -10,8 +10,9 @@ const MOST: usize = 4_096;
 /// Names by control group, each read once: a job has thousands of queue pairs and few control groups.
 #[derive(Debug, Default)]
 pub(super) struct Pods {
-    /// Keyed by control group of the unified hierarchy, or without it by process.
-    known: Map<u64, Option<String>>,
+    /// Keyed by control group of the unified hierarchy, or without it by process and its start, since numbers are used
+    /// again.
+    known: Map<(u64, u64), Option<String>>,
 }
 
 impl Pods {
@@ -19,8 +20,10 @@ impl Pods {
     /// to the host, or neither the process nor its control group exists any more.
     pub(super) fn of(&mut self, root: &HostRoot, pid: u32, group: u64) -> Option<String> {
         let unified = cgroup::is_unified(root);
-        let key = if unified { group } else { u64::from(pid) };
-        if let Some(known) = self.known.get(&key) {
+        // One that has ended is not known by its start.
+        let started = || Some((u64::from(pid), process::started(root, pid)?));
+        let key = if unified { Some((group, 0)) } else { started() };
+        if let Some(known) = key.as_ref().and_then(|key| self.known.get(key)) {
             return known.clone();
         }
         let named = || cgroup::line_of(root, group).and_then(|line| Container::parse(&line));
@@ -39,7 +42,9 @@ impl Pods {
         if self.known.len() >= MOST {
             self.known.clear();
         }
-        self.known.insert(key, label.clone());
+        if let Some(key) = key {
+            self.known.insert(key, label.clone());
+        }
         label
     }
 }
@@ -110,5 +115,14 @@ mod tests {
         assert_eq!(pods.of(&root, 5, 1).as_deref(), Some("slurm job 77"));
         assert_eq!(pods.of(&root, 6, 1), None);
         assert_eq!(pods.of(&root, 8, 1), None);
+        // The number is used again, by a process of the host.
+        let stat = |start: u32| format!("5 (a (b) c) S 1 5 5 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {start} 0 0");
+        let write =
+            |name: &str, text: &str| std::fs::write(root.path(&format!("/proc/5/{name}")), text).unwrap();
+        write("stat", &stat(100));
+        assert_eq!(pods.of(&root, 5, 1).as_deref(), Some("slurm job 77"));
+        write("stat", &stat(200));
+        write("cgroup", "12:cpu:/user.slice");
+        assert_eq!(pods.of(&root, 5, 1), None);
     }
 }

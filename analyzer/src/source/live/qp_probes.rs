@@ -5,25 +5,28 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow};
-use aya::maps::{MapData, PerCpuArray, RingBuf};
+use aya::maps::{HashMap as BpfHashMap, MapData, PerCpuArray, RingBuf};
 use aya::programs::KProbe;
 use aya::{Ebpf, EbpfLoader, Pod};
-use rocescope_common::abi::qp::{ABSENT, BY_PROCESS, QP_COUNTS, QP_RECORDS, QpRecord, count, kind};
+use rocescope_common::abi::qp::{
+    ABSENT, BY_PROCESS, Call, LONGEST_CALL_NS, QP_CALLS, QP_COUNTS, QP_RECORDS, QpRecord, count, kind,
+};
 
 use super::devx::Devx;
 use super::load::Data;
 use super::qp_pods::Pods;
 use crate::entity::lives::{Calls, KERNEL, QpControl, QpEvent, QpLife, REASON, VERBS, timeout_ns};
-use crate::host::kernel::clock::WallClock;
+use crate::host::kernel::clock::{WallClock, monotonic_ns};
 use crate::host::kernel::{Capability, KernelFacts, perf_for_administrators};
 use crate::host::rdma::nldev::{kind_name, state_name};
 use crate::host::rdma::qp_layout::{Attributes, Layout, address, mask};
 use crate::host::rdma::qp_reason;
 use crate::host::rdma::qp_types::{self, BNXT, CommandOffsets, MLX5};
 use crate::host::read::HostRoot;
-use crate::source::devices::lives::Change;
+use crate::source::devices::lives::{Change, Span};
 use crate::util::source_port::udp_source_port;
 use crate::util::system::kernel_version;
+use crate::util::time::NS_PER_MS;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-qps"));
 
@@ -43,8 +46,10 @@ const PROBES: [(&str, &[&str]); 9] = [
 /// Function of bnxt_re that receives the firmware's reason for a queue pair in the error state, and its program.
 const REASONS: (&str, &str) = ("bnxt_re_aeq_handler", "rocescope_qp_reason");
 
-/// Maximum number of records read at a time: more than the ring buffer holds.
-const MOST_RECORDS: usize = 1_024;
+/// Maximum number of records read at a time: more than a ring buffer holds.
+pub(super) const MOST_RECORDS: usize = 4_096;
+/// Interval of searches for calls that have not returned, while their number stays the same.
+const SEARCH_NS: u64 = 500 * NS_PER_MS;
 
 /// Attached probes. Dropping them detaches and unloads everything.
 pub(super) struct QpProbes {
@@ -52,6 +57,10 @@ pub(super) struct QpProbes {
     _ebpf: Ebpf,
     records: RingBuf<MapData>,
     counts: PerCpuArray<MapData, u64>,
+    /// Calls that have not been seen to return, by thread.
+    entered: BpfHashMap<MapData, u64, [u64; Call::WORDS]>,
+    /// The latest search among them.
+    searched: Outstanding,
     layout: Layout,
     absent: Vec<(String, String)>,
     /// Followed commands (DEVX), or the reason why they are not followed.
@@ -130,7 +139,9 @@ impl QpProbes {
         absent.extend(attach_bnxt(&mut ebpf, root, bnxt));
         let records = ebpf.take_map(QP_RECORDS).context("the kernel object has no records")?.try_into()?;
         let counts = ebpf.take_map(QP_COUNTS).context("the kernel object has no counts")?.try_into()?;
-        Ok(Self { _ebpf: ebpf, records, counts, layout, absent, devx, modules, pods: Pods::default() })
+        let entered = ebpf.take_map(QP_CALLS).context("the kernel object has no calls")?.try_into()?;
+        let (pods, searched) = (Pods::default(), Outstanding::default());
+        Ok(Self { _ebpf: ebpf, records, counts, entered, searched, layout, absent, devx, modules, pods })
     }
 
     /// True if a module was reloaded, which removes its probes silently.
@@ -168,7 +179,7 @@ impl QpProbes {
         // Now, since the processes may have ended by the next reading.
         if let Some(root) = (!makers.is_empty()).then(root).flatten() {
             for (at, pid, group) in makers {
-                if let Some(Change::Is(life)) = changes.get_mut(at) {
+                if let Some(Change::Is(life, _)) = changes.get_mut(at) {
                     life.pod = self.pods.of(&root, pid, group);
                 }
             }
@@ -176,16 +187,32 @@ impl QpProbes {
         changes
     }
 
-    /// Calls seen and missed.
-    pub(super) fn calls(&self) -> Calls {
+    /// Calls seen and missed. `root` gives the host's files.
+    pub(super) fn calls(&mut self, root: &dyn Fn() -> Option<HostRoot>) -> Calls {
+        let counts = &self.counts;
         let sum = |index: u32| {
-            let values = self.counts.get(&index, 0).ok();
+            let values = counts.get(&index, 0).ok();
             values.map_or(0, |values| values.iter().sum::<u64>())
         };
-        let (entered, returned) = (sum(count::ENTERED), sum(count::RETURNED));
+        // A call that is entered or returns meanwhile is none that was missed: they are read in this order.
+        let entered = sum(count::ENTERED);
+        let unseen = entered.saturating_sub(sum(count::RETURNED));
+        let now_ns = monotonic_ns();
+        let is_known =
+            unseen == self.searched.unseen && now_ns.saturating_sub(self.searched.at_ns) < SEARCH_NS;
+        if unseen > 0 && !is_known {
+            let calls = self.entered.iter().take(MOST_RECORDS).filter_map(Result::ok);
+            let calls = calls.map(|(thread, words)| (thread, Call::from_words(words)));
+            self.searched = Outstanding::among(calls, now_ns, root().as_ref());
+            self.searched.unseen = unseen;
+        }
+        let Outstanding { under_way, may_end, .. } =
+            if unseen > 0 { self.searched } else { Outstanding::default() };
         Calls {
             entered,
-            missed_returns: entered.saturating_sub(returned),
+            missed_returns: entered.saturating_sub(sum(count::RETURNED)).saturating_sub(under_way),
+            under_way,
+            may_end,
             dropped: sum(count::DROPPED),
             absent: self.absent.clone(),
             absent_fields: self.layout.absent().into_iter().map(str::to_owned).collect(),
@@ -193,6 +220,41 @@ impl QpProbes {
             missed_commands: sum(count::COMMANDS).saturating_sub(sum(count::COMMANDS_ENDED)),
             devx_unavailable: self.devx.as_ref().err().cloned(),
         }
+    }
+}
+
+/// Calls that have not returned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Outstanding {
+    /// Number of calls whose return was not seen, when this was found.
+    unseen: u64,
+    /// Monotonic time.
+    at_ns: u64,
+    /// Those that are under way.
+    under_way: u64,
+    /// Those of them that may take a queue pair to the error state.
+    may_end: u64,
+}
+
+impl Outstanding {
+    /// Of these calls by thread, those that may be under way: they are not old, and their threads still exist.
+    fn among(calls: impl Iterator<Item = (u64, Call)>, now_ns: u64, root: Option<&HostRoot>) -> Self {
+        let is_alive = |thread: u64| {
+            let path = format!("/proc/{}/task/{}", thread >> 32, thread & u64::from(u32::MAX));
+            root.is_some_and(|root| root.exists(&path))
+        };
+        // Queries are rocescope's own: none is under way while this thread is here.
+        let is_verb = |call: &Call| [kind::CREATED, kind::MODIFIED].map(u64::from).contains(&call.kind);
+        let mut found = Self { at_ns: now_ns, ..Self::default() };
+        for (thread, call) in calls {
+            if is_verb(&call) && now_ns.saturating_sub(call.time_ns) < LONGEST_CALL_NS && is_alive(thread) {
+                found.under_way += 1;
+                // With an address, it connects a queue pair.
+                let may_end = call.kind == u64::from(kind::MODIFIED) && call.mask & u64::from(mask::AV) == 0;
+                found.may_end += u64::from(may_end);
+            }
+        }
+        found
     }
 }
 
@@ -283,16 +345,18 @@ fn change(
         device: text(&record.device)?,
         lqpn: layout.qp_num(record),
     };
+    let call = Span { began_ns: of.time_ns.saturating_sub(record.duration_ns), ended_ns: of.time_ns };
     match record.kind {
         kind::CREATED if record.result == 0 => of.life(Attributes::default(), driver).map(|life| {
-            Change::Is(QpLife {
+            let made = QpLife {
                 origin: Some(if record.mask & BY_PROCESS == 0 { KERNEL } else { VERBS }),
                 state: Some("RESET"),
                 pid: Some(record.pid).filter(|pid| *pid != 0),
                 comm: text(&record.comm),
                 control: QpControl { created_ns: Some(of.time_ns), ..life.control },
                 ..life
-            })
+            };
+            Change::Is(made, call)
         }),
         kind::CREATED => Some(of.failure("create".to_owned(), None)),
         kind::MODIFIED if record.result == 0 => {
@@ -303,7 +367,7 @@ fn change(
                 connect_took_ns: took_ns.filter(|_| matches!(life.state, Some("RTR" | "RTS"))),
                 ..life.control
             };
-            Some(Change::Is(QpLife { control, ..life }))
+            Some(Change::Is(QpLife { control, ..life }, call))
         }
         kind::MODIFIED => {
             let wanted = layout.attributes(record, record.mask);
@@ -313,7 +377,7 @@ fn change(
         kind::QUERIED if record.result == 0 => {
             let state = layout.attributes(record, mask::STATE).state.unwrap_or(0);
             let life = of.life(layout.attributes(record, mask::known_in(state)), driver)?;
-            Some(Change::Found { life, time_ns: of.time_ns })
+            Some(Change::Found(life, call))
         }
         kind::DESTROYED => Some(Change::Ended { lqpn: of.lqpn?, device: of.device, time_ns: of.time_ns }),
         kind::REASON => {
@@ -453,13 +517,43 @@ mod tests {
         assert_eq!(why(&root), "the kernel's BTF has no struct ib_qp");
     }
 
+    /// One that waits for an address is no missed one: it goes on, and connects a queue pair.
+    #[test]
+    fn calls_under_way_are_not_missed() {
+        const NOW: u64 = 100 * 1_000_000_000;
+        let host = tree(&[("proc/5/task/6/comm", "train"), ("proc/5/task/7/comm", "train")]);
+        let root = HostRoot::at(host.path());
+        let call = |kind, mask, time_ns| Call {
+            qp: 1,
+            attr: 2,
+            time_ns,
+            mask: u64::from(mask),
+            kind: u64::from(kind),
+        };
+        let thread = |number: u64| 5 << 32 | number;
+        let of = |calls: &[(u64, Call)]| {
+            let found = Outstanding::among(calls.iter().copied(), NOW, Some(&root));
+            (found.under_way, found.may_end)
+        };
+        let waits = call(kind::MODIFIED, mask::STATE | mask::AV, NOW - 1_000_000_000);
+        assert_eq!(of(&[(thread(6), waits)]), (1, 0));
+        assert_eq!(of(&[(thread(7), call(kind::MODIFIED, mask::STATE, NOW - 1))]), (1, 1));
+        assert_eq!(of(&[(thread(7), call(kind::CREATED, BY_PROCESS, NOW - 1))]), (1, 0));
+        let over = [
+            (thread(8), waits),
+            (thread(6), Call { time_ns: NOW - LONGEST_CALL_NS, ..waits }),
+            (thread(7), call(kind::QUERIED, 0, NOW - 1)),
+        ];
+        assert_eq!(of(&over), (0, 0), "the thread has ended; it is too old; rocescope's own");
+    }
+
     #[test]
     fn calls_become_changes() {
         let created = record(kind::CREATED, 17, 0, &|_| {});
-        let Some(Change::Is(life)) = of(&created) else { panic!() };
+        let Some(Change::Is(life, _)) = of(&created) else { panic!() };
         assert_eq!((life.lqpn, life.kind, life.state), (17, Some("RC"), Some("RESET")));
         assert_eq!(life.origin, Some(KERNEL));
-        let Some(Change::Is(of_process)) = of(&record(kind::CREATED, 17, BY_PROCESS, &|_| {})) else {
+        let Some(Change::Is(of_process, _)) = of(&record(kind::CREATED, 17, BY_PROCESS, &|_| {})) else {
             panic!()
         };
         assert_eq!(of_process.origin, Some(VERBS));
@@ -470,19 +564,19 @@ mod tests {
             attr[..4].copy_from_slice(&2u32.to_ne_bytes());
             attr[16..20].copy_from_slice(&29u32.to_ne_bytes());
         };
-        let Some(Change::Is(life)) = of(&record(kind::MODIFIED, 17, to_rtr, &set)) else { panic!() };
+        let Some(Change::Is(life, _)) = of(&record(kind::MODIFIED, 17, to_rtr, &set)) else { panic!() };
         assert_eq!((life.state, life.rqpn, life.control.udp_port), (Some("RTR"), Some(29), Some(0xc1ed)));
         assert_eq!((life.control.flow_label, life.control.connected_ns), (Some(0), None));
         let mut sending = record(kind::MODIFIED, 17, mask::STATE, &|attr| {
             attr[..4].copy_from_slice(&3u32.to_ne_bytes());
         });
         sending.duration_ns = 7_000;
-        let Some(Change::Is(ready)) = of(&sending) else { panic!() };
+        let Some(Change::Is(ready, call)) = of(&sending) else { panic!() };
         assert_eq!((ready.state, ready.control.connect_took_ns), (Some("RTS"), Some(7_000)));
-        assert!(ready.control.connected_ns.is_some());
+        assert_eq!((ready.control.connected_ns, call.ended_ns - call.began_ns), (Some(call.ended_ns), 7_000));
 
         // A query in RTR: attributes that are set in the transition to RTS are 0, which is no value.
-        let Some(Change::Found { life, .. }) = of(&record(kind::QUERIED, 17, 0, &set)) else { panic!() };
+        let Some(Change::Found(life, _)) = of(&record(kind::QUERIED, 17, 0, &set)) else { panic!() };
         assert_eq!((life.rqpn, life.control.timeout_ns, life.control.retry_cnt), (Some(29), None, None));
 
         let mut failed = record(kind::MODIFIED, 17, to_rtr, &set);

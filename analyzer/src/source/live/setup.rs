@@ -154,6 +154,9 @@ fn resolve(config: &Config) -> Result<(Chosen, Watch)> {
     let without: Vec<String> = chosen.without_interface.iter().map(|(name, _)| name.clone()).collect();
     let mut watch = Watch::new(&host_root, config.host.ask(), &names, &without);
     watch.query_contexts(config.qp_queries);
+    if !config.qp_probes {
+        watch.leave_out_probes();
+    }
     if config.fwctl {
         let (fwctl, notes) = Fwctl::open(&host_root);
         watch.use_firmware(Box::new(fwctl), notes);

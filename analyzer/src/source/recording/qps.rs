@@ -11,7 +11,8 @@ use super::state::small;
 use crate::entity::contexts::{Blamed, ContextSample, Contexts};
 use crate::entity::devices::{PortSample, QpSample, QpSource};
 use crate::entity::lives::{
-    DESTROYED, DEVX, ERROR, KERNEL, Lives, NUMBER_REUSED, PathChoices, QpControl, QpEvent, QpLife, VERBS,
+    DESTROYED, DEVX, ERROR, GONE, KERNEL, Lives, NUMBER_REUSED, PathChoices, QpControl, QpEvent, QpLife,
+    VERBS,
 };
 use crate::entity::owners::QpOwner;
 use crate::host::rdma::nldev::{kind_name, state_name};
@@ -111,6 +112,7 @@ impl QueuePairs {
             comm: owned(row.comm.as_ref()),
             src: ip(row.src),
             dst: ip(row.dst),
+            ..QpEvent::default()
         });
     }
 
@@ -248,7 +250,7 @@ fn life(row: &registry::QpLife) -> QpLife {
             created_ns: row.created.map(|time| time.0),
             connected_ns: row.connected.map(|time| time.0),
             ended_ns: row.ended.map(|time| time.0),
-            end: [DESTROYED, ERROR, NUMBER_REUSED]
+            end: [DESTROYED, ERROR, NUMBER_REUSED, GONE]
                 .into_iter()
                 .find(|one| row.end_kind.as_deref() == Some(one)),
             ..QpControl::default()
@@ -258,6 +260,7 @@ fn life(row: &registry::QpLife) -> QpLife {
             adaptive_routing: None,
             plane: number(row.plane),
             bond_port: number(row.bond_port),
+            udp_port: None,
         },
     }
 }

@@ -102,7 +102,11 @@ fn played_back_queue_pairs_are_those_of_the_report() {
     let played = report(&state.sample(START + 9 * SECOND, &[]));
     assert_eq!(played.facts.devices[0].qp_events.len(), 3);
     assert_eq!(played.facts.devices[0].qp_events, live.facts.devices[0].qp_events);
-    let live = qps(&live);
+    let mut live = qps(&live);
+    // A recording has no sources by figure.
+    for qp in &mut live {
+        qp.figure_sources.clear();
+    }
     let mut played = qps(&played);
     assert_eq!(played.len(), 3);
     for (played, live) in played.iter_mut().zip(&live) {

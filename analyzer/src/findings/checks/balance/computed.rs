@@ -34,7 +34,7 @@ impl Computed<'_> {
     /// The same for one sending address, with its port.
     pub(super) fn of_host(self, input: &Input<'_>, raise: Raise, host: Address) -> Raise {
         let sends = |device: &&Device| {
-            device.qps.iter().any(|qp| qp.control.src.is_some_and(|src| Address::from(src) == host))
+            device.every_qp().any(|qp| qp.control.src.is_some_and(|src| Address::from(src) == host))
         };
         let interface = input.facts.devices.iter().find(sends).and_then(|device| device.interface.as_deref());
         let raise = self.mark(raise);

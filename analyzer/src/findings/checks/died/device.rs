@@ -40,8 +40,8 @@ struct Death<'a> {
     likely: Option<Likely>,
     /// It refused a request of its peer, which is the requester.
     own_nak: bool,
-    /// A query alone shows it, while results of this number of verbs were not seen: one of them may have taken it to
-    /// the error state.
+    /// A query alone shows it, and results of this number of verbs are not known since the one before: one of them may
+    /// have taken it to the error state.
     unseen_verbs: u64,
 }
 
@@ -104,7 +104,7 @@ fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Optio
     let lqpn = event.lqpn.filter(|_| event.is_death())?;
     // Queue pair numbers are reused: this is the queue pair that existed at the time.
     let lived = |qp: &&DeviceQp| qp.lqpn == lqpn && qp.control.lived_at(event.time_ns);
-    let qp = device.qps.iter().filter(lived).max_by_key(|qp| qp.control.created_ns);
+    let qp = device.every_qp().filter(lived).max_by_key(|qp| qp.control.created_ns);
     let death = |cause: String| Death {
         device,
         lqpn,
@@ -137,8 +137,8 @@ fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Optio
     }
     let (causes, likely) = by_counters(input, device, event.time_ns);
     let cause = if causes.is_empty() { "found in the error state".to_owned() } else { causes.join(", or ") };
-    let unseen_verbs = input.sample.devices.lives.calls.missed_returns;
-    Some(Death { likely: Some(likely).filter(|_| !causes.is_empty()), unseen_verbs, ..death(cause) })
+    let likely = Some(likely).filter(|_| !causes.is_empty());
+    Some(Death { likely, unseen_verbs: event.unseen_verbs, ..death(cause) })
 }
 
 /// The causes that counters of the port indicate for a death at this time: those that grew then, or where times of
@@ -276,8 +276,8 @@ fn caveats(likely: Option<Likely>, unseen_verbs: u64) -> impl Iterator<Item = St
     });
     let unseen = (unseen_verbs > 0).then(|| {
         format!(
-            "The results of {} were not seen (qp_lives.missed_returns): one of them may have taken the queue pair to the \
-             error state.",
+            "The results of {} since it was last seen connected are not known (qp_lives.missed_returns): one of them may \
+             have taken it to the error state.",
             plural(unseen_verbs, "verb")
         )
     });

@@ -48,7 +48,7 @@ fn events_of_the_error_state_are_deaths_and_others_are_not() {
     };
     assert_eq!(died.evidence.get("cause").and_then(|cause| cause.value.as_str()), Some(why));
     assert!(died.title.starts_with("QP 17 of mlx5_0 died: RNR retry count exceeded"), "{}", died.title);
-    for name in ["COMM_EST", "SQ_DRAINED", "PORT_ERR", "modify to RTR"] {
+    for name in ["COMM_EST", "SQ_DRAINED", "PORT_ERR", "WQ_FATAL", "modify to RTR"] {
         assert_eq!(deaths(&after(&[(17, name)], &[])), [], "{name}");
     }
 }
@@ -70,13 +70,18 @@ fn a_queue_pair_made_before_the_run_has_its_process() {
 
 /// The verb to the error state may be among those whose return the kernel did not show.
 #[test]
-fn a_death_that_only_a_query_shows_is_doubtful_while_verbs_were_missed() {
-    let died = |name: &str, counters: &[(&str, u64)], missed_returns: u64| {
+fn a_death_that_only_a_query_shows_is_doubtful_if_verbs_were_missed_since_the_one_before() {
+    let died = |name: &str, counters: &[(&str, u64)], unseen_verbs: u64| {
         let mut sample = after(&[(17, name)], counters);
-        let devices = Arc::make_mut(&mut sample.devices);
-        Arc::make_mut(&mut devices.lives).calls.missed_returns = missed_returns;
+        let lives = Arc::make_mut(&mut Arc::make_mut(&mut sample.devices).lives);
+        // Others of the run concern other times.
+        lives.calls.missed_returns = 3;
+        lives.events[0].unseen_verbs = unseen_verbs;
         let [died] = &deaths(&sample)[..] else { panic!() };
-        (died.severity, died.caveats.iter().any(|one| one.contains("The results of 3 verbs were not seen")))
+        (
+            died.severity,
+            died.caveats.iter().any(|one| one.contains("The results of 3 verbs since it was last seen")),
+        )
     };
     let grew = [("retries_exceeded", 1)];
     assert_eq!(died(TO_ERROR, &[], 0), (Severity::Critical, false));

@@ -86,9 +86,9 @@ pub(super) const DIED: Entry = Entry {
                A fatal NAK of the same queue pair is named as the reason.\n\
                \n\
                Live, for queue pairs whose packets bypass the kernel too:\n\
-               - An asynchronous event QP_FATAL, QP_REQ_ERR, QP_ACCESS_ERR or WQ_FATAL (devices[].qp_events).\n\
-               - A query that finds a connected queue pair in the error state although no verb took it there. Such a death is a warning while results of verbs were missed \
-               (qp_lives.missed_returns): one of them may have taken the queue pair to the error state.\n\
+               - An asynchronous event QP_FATAL, QP_REQ_ERR or QP_ACCESS_ERR (devices[].qp_events).\n\
+               - A query that finds a connected queue pair in the error state although no verb took it there. Such a death is a warning if results of verbs were missed \
+               (qp_lives.missed_returns) since it was last seen connected: one of them may have taken it to the error state.\n\
                \n\
                The reason is then that of a fatal NAK that packets show, which ends both queue pairs of the connection. Else it is that of the counters of its port that grew at that time, or during the \
                run where times of growth are not known (retries_exceeded, rnr_retries_exceeded, access_naks_received, access_naks_sent), which is likely and not certain.\n\
@@ -280,7 +280,7 @@ fn is_ended(input: &Input<'_>, flow: &Flow) -> bool {
     };
     let setups = input.sample.metrics.setups.as_ref();
     let mut asked = setups.into_iter().flat_map(|setups| &setups.ended);
-    let mut known = input.facts.devices.iter().flat_map(|device| &device.qps);
+    let mut known = input.facts.devices.iter().flat_map(Device::every_qp);
     asked.any(|(key, time_ns)| is_later(*time_ns) && direction(key))
         || known.any(|qp| {
             let ends = (qp.control.src.map(Into::into), qp.control.dst.map(Into::into), qp.rqpn);
@@ -388,7 +388,7 @@ fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
 fn own_qp<'a>(input: &Input<'a>, flow: &Flow) -> Option<(&'a Device, &'a DeviceQp)> {
     let ends = (Some(flow.src), Some(flow.dst), Some(flow.dest_qp));
     let of = |qp: &DeviceQp| (qp.control.src.map(Into::into), qp.control.dst.map(Into::into), qp.rqpn);
-    let all = input.facts.devices.iter().flat_map(|device| device.qps.iter().map(move |qp| (device, qp)));
+    let all = input.facts.devices.iter().flat_map(|device| device.every_qp().map(move |qp| (device, qp)));
     all.rev().find(|(_, qp)| of(qp) == ends)
 }
 

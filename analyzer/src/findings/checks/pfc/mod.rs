@@ -349,7 +349,7 @@ fn together<T>(all: Vec<(T, u64, Stall)>, least: u64) -> (Vec<(T, u64)>, Option<
 
 fn stalled_qps(input: &Input<'_>, device: &Device, found: &mut Vec<Finding>) {
     let least = input.limits.pfc.victim_ms.saturating_mul(NS_PER_MS);
-    let all = device.qps.iter().filter_map(|qp| Some((qp, qp.pause_stall_ns?, qp.stall)));
+    let all = device.every_qp().filter_map(|qp| Some((qp, qp.pause_stall_ns?, qp.stall)));
     let (victims, episode) = together(all.collect(), least.max(1));
     let Some((_, longest)) = victims.first() else { return };
     let queue_pairs = plural(victims.len() as u64, "queue pair");

@@ -152,7 +152,7 @@ limits! {
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for device in &input.facts.devices {
         let read = |qp: &&DeviceQp| qp.context_ns.is_some() && !qp.control.is_over();
-        let qps: Vec<&DeviceQp> = device.qps.iter().filter(read).collect();
+        let qps: Vec<&DeviceQp> = device.every_qp().filter(read).collect();
         if qps.is_empty() {
             continue;
         }

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use super::attribution::{Errors, TimeoutAttribution};
 use super::progress::{Most, Progress, Rules, Timestamps};
 use crate::entity::contexts::{ContextSample, Contexts, Queries as Cost, RawContext};
+use crate::entity::lives::QpLife;
 use crate::host::HostError;
 use crate::host::rdma::fwctl::Firmware;
 use crate::host::rdma::nldev::{self, Query, QueuePair};
 use crate::host::rdma::qp_context::{self, QpContext, Undecodable};
 use crate::host::read::queries::Queries;
+use crate::source::devices::lives::Span;
 use crate::util::map::Map;
 use crate::util::time::NS_PER_S;
 
@@ -26,6 +28,9 @@ const ORDINARY_NS: u64 = NS_PER_S;
 const REST: u64 = 9;
 /// Maximum backlog of queries that is made up for after a pause, in time.
 const MOST_LATE_NS: u64 = 500_000_000;
+/// Refusals that each concern one queue pair, after which a device without any answer, or a queue pair, is not asked
+/// any more: a kind that has no context is refused alone.
+const REFUSALS: u8 = 3;
 /// Interval between two scans for queue pairs that are due.
 const QUEUE_NS: u64 = SUSPECT_NS;
 
@@ -89,6 +94,8 @@ pub struct Asker {
     firmware: Option<Box<dyn Firmware>>,
     /// Queue pairs that the kernel does not list; only the firmware can be queried for them.
     past_verbs: Vec<QueuePair>,
+    /// States that contexts have shown since they were last taken.
+    shown: Vec<(QpLife, Span)>,
     cost: Cost,
     changed: bool,
     sampled: Arc<Contexts>,
@@ -99,15 +106,20 @@ struct PortState {
     port: Port,
     counted: Counted,
     attribution: TimeoutAttribution,
+    /// Queue pairs that are too many to be asked for.
+    left_out: u64,
 }
 
 #[derive(Debug, Default)]
 struct DeviceState {
     rules: Rules,
     answered: bool,
+    /// Number of queries that RDMA netlink refused before an answer, and fwctl.
+    refusals: [u8; 2],
     refused: Option<String>,
-    /// RDMA netlink refuses contexts, so the firmware is queried.
-    by_firmware: bool,
+    /// Reason why RDMA netlink refuses contexts, so that the firmware is queried.
+    by_firmware: Option<String>,
+    firmware_answered: bool,
     /// Reason why the firmware refuses contexts.
     firmware_refused: Option<String>,
     /// Number and length of the latest context that could not be decoded, and the reason.
@@ -122,6 +134,10 @@ struct Qp {
     progress: Option<Progress>,
     /// Counters of its port at the latest context.
     counted: Counted,
+    /// Number of refused queries in a row.
+    refusals: u8,
+    /// Its device refuses no other kind of queue pair, if it refuses this one.
+    is_usual: bool,
     /// Still listed by the kernel.
     present: bool,
     /// Not listed by the kernel, so the firmware is queried.
@@ -175,6 +191,7 @@ impl Asker {
             let state = self.ports.entry((port.device.clone(), port.number)).or_default();
             state.port = port.clone();
         }
+        self.ports.values_mut().for_each(|state| state.left_out = 0);
         self.qps.values_mut().for_each(|qp| qp.present = false);
         let past_verbs = std::mem::take(&mut self.past_verbs);
         let all = found.map(|qp| (qp, false)).chain(past_verbs.iter().map(|qp| (qp, true)));
@@ -186,6 +203,9 @@ impl Asker {
             };
             let key = (qp.device.clone(), qp.lqpn);
             if self.qps.len() >= MOST_QPS && !self.qps.contains_key(&key) {
+                if let Some(state) = self.ports.get_mut(&(key.0, port)) {
+                    state.left_out += 1;
+                }
                 continue;
             }
             let new = || Qp {
@@ -194,6 +214,8 @@ impl Asker {
                 asked_ns: None,
                 progress: None,
                 counted: Counted::default(),
+                refusals: 0,
+                is_usual: matches!(qp.kind, Some("RC" | "UC")),
                 present: true,
                 past_verbs,
             };
@@ -213,6 +235,7 @@ impl Asker {
         self.queued_ns = 0;
         for ((device, _), state) in &mut self.ports {
             state.attribution.of.retain(|lqpn, _| self.qps.contains_key(&(device.clone(), *lqpn)));
+            state.attribution.others = state.left_out > 0;
         }
         self.changed = true;
     }
@@ -302,7 +325,8 @@ impl Asker {
             let suspect = is_suspect(key, qp);
             let pause_ns = if suspect { SUSPECT_NS } else { ORDINARY_NS };
             let refused = || refusing.iter().any(|(name, past)| *past == qp.past_verbs && **name == key.0);
-            if qp.asked_ns.is_none_or(|asked| now_ns.saturating_sub(asked) >= pause_ns) && !refused() {
+            let is_due = qp.asked_ns.is_none_or(|asked| now_ns.saturating_sub(asked) >= pause_ns);
+            if is_due && qp.refusals < REFUSALS && !refused() {
                 due[usize::from(suspect)].push((qp.asked_ns, key));
             }
         }
@@ -323,7 +347,7 @@ impl Asker {
         let Some(state) = self.ports.get(&(key.0.clone(), qp.port)) else { return };
         let device = self.devices.entry(key.0.clone()).or_default();
         let driver = state.port.driver.as_deref().unwrap_or("");
-        let firmware = self.firmware.as_deref().filter(|_| qp.past_verbs || device.by_firmware);
+        let firmware = self.firmware.as_deref().filter(|_| qp.past_verbs || device.by_firmware.is_some());
         let answer = match firmware {
             Some(firmware) => firmware.query_qp(&key.0, key.1),
             None => kernel.rdma(Query::QpContext(state.port.index, qp.port, key.1)).map(|answers| {
@@ -337,25 +361,16 @@ impl Asker {
             Err(error) if matches!(error.errno(), Some(libc::ENOENT | libc::EAGAIN)) => return,
             Err(error) => {
                 self.cost.failed += 1;
-                if firmware.is_some() && is_final(&error) {
-                    device.firmware_refused = Some(format!("fwctl: {}", error.cause()));
-                    // A query that RDMA netlink has refused before will be refused again.
-                    device.refused = device
-                        .refused
-                        .take()
-                        .or_else(|| device.by_firmware.then(|| format!("fwctl: {}", error.cause())));
-                } else if firmware.is_some() || device.answered || !is_final(&error) {
-                    return;
-                } else if self.firmware.as_ref().is_some_and(|firmware| firmware.reaches(&key.0)) {
-                    device.by_firmware = true;
-                } else {
-                    device.refused = Some(qp_context::refusal(driver, &error));
+                if device.is_over(qp, &error, firmware.is_some()) {
+                    let reached = self.firmware.as_ref().is_some_and(|firmware| firmware.reaches(&key.0));
+                    device.give_up(driver, &error, firmware.is_some(), reached);
+                    self.queued_ns = 0;
+                    self.queues = Default::default();
                 }
-                self.queued_ns = 0;
-                self.queues = Default::default();
                 return;
             }
         };
+        qp.refusals = 0;
         self.cost.answered += 1;
         self.cost.by_firmware += u64::from(firmware.is_some());
         let decoded = match firmware {
@@ -364,15 +379,23 @@ impl Asker {
         };
         match decoded {
             Ok(context) => {
-                device.answered = true;
+                *(if firmware.is_some() { &mut device.firmware_answered } else { &mut device.answered }) =
+                    true;
                 device.rules.learn(&context);
+                if qp.past_verbs || context.state == Some("ERR") {
+                    let ended_ns = clock.unix_ns(clock.monotonic_ns());
+                    let (device, lqpn) = key.clone();
+                    let life = QpLife { device, lqpn, state: context.state, ..QpLife::default() };
+                    self.shown.push((life, Span { began_ns: read.unix_ns, ended_ns }));
+                }
                 qp.take(context, read, state.counted, &device.rules);
             }
             Err(error) => {
                 self.cost.failed += 1;
                 device.undecoded = Some((key.1, bytes.len() as u64, error.to_string()));
                 // A wrong layout concerns the whole device; a short answer may concern one queue pair.
-                if !device.answered && error != Undecodable::Incomplete || error == Undecodable::NoDefinition
+                if !device.answered && !device.firmware_answered && error != Undecodable::Incomplete
+                    || error == Undecodable::NoDefinition
                 {
                     device.refused = Some(format!("{} bytes read from {driver}, but {error}", bytes.len()));
                     self.queued_ns = 0;
@@ -380,6 +403,12 @@ impl Asker {
                 }
             }
         }
+    }
+
+    /// The states of queue pairs that contexts have shown since the last call: of those in the error state, and of those
+    /// that the kernel does not list.
+    pub fn take_shown(&mut self) -> Vec<(QpLife, Span)> {
+        std::mem::take(&mut self.shown)
     }
 
     /// All results so far; the same shared object while nothing changes.
@@ -401,7 +430,8 @@ impl Asker {
         };
         let mut undecoded: Vec<RawContext> = self.devices.iter().filter_map(raw).collect();
         undecoded.sort_by(|a, b| a.device.cmp(&b.device));
-        let (queried, of) = (qps.len() as u64, self.qps.len() as u64);
+        let left_out = self.ports.values().map(|state| state.left_out).sum::<u64>();
+        let (queried, of) = (qps.len() as u64, self.qps.len() as u64 + left_out);
         let cost = Cost { queried, of, refused, undecoded, ..self.cost.clone() };
         self.sampled = Arc::new(Contexts { qps, queries: cost });
         Arc::clone(&self.sampled)
@@ -450,12 +480,41 @@ impl Qp {
     }
 }
 
-/// True for a refusal that applies to every queue pair of the device.
-fn is_final(error: &HostError) -> bool {
-    matches!(
-        error.errno(),
-        Some(libc::EPERM | libc::EACCES | libc::EOPNOTSUPP | libc::EINVAL | libc::EBADMSG)
-    )
+impl DeviceState {
+    /// True if a refusal applies to every queue pair of the device: by its kind, or because several queries of usual
+    /// queue pairs were refused and none was answered.
+    fn is_over(&mut self, qp: &mut Qp, error: &HostError, by_firmware: bool) -> bool {
+        match error.errno() {
+            Some(libc::EPERM | libc::EACCES | libc::EOPNOTSUPP) => return by_firmware || !self.answered,
+            Some(libc::EINVAL | libc::EBADMSG) => {}
+            // The firmware's own status.
+            None if by_firmware => {}
+            _ => return false,
+        }
+        qp.refusals = qp.refusals.saturating_add(1);
+        let [netlink, fwctl] = &mut self.refusals;
+        let (refusals, answered) =
+            if by_firmware { (fwctl, self.firmware_answered) } else { (netlink, self.answered) };
+        *refusals = refusals.saturating_add(u8::from(qp.is_usual));
+        *refusals >= REFUSALS && !answered
+    }
+
+    /// Asks no more, in the way that was refused; without any other (`reached` is that of the firmware), not at all.
+    fn give_up(&mut self, driver: &str, error: &HostError, by_firmware: bool, reached: bool) {
+        if by_firmware {
+            let why = format!("fwctl: {}", error.cause());
+            // A query that RDMA netlink has refused before will be refused again.
+            if let Some(netlink) = self.by_firmware.take() {
+                self.refused.get_or_insert(format!("{netlink}; {why}"));
+            }
+            self.firmware_refused = Some(why);
+        } else if reached && self.firmware_refused.is_none() {
+            self.by_firmware = Some(qp_context::refusal(driver, error));
+        } else {
+            let fwctl = self.firmware_refused.as_ref().map_or_else(String::new, |why| format!("; {why}"));
+            self.refused = Some(format!("{}{fwctl}", qp_context::refusal(driver, error)));
+        }
+    }
 }
 
 #[cfg(test)]

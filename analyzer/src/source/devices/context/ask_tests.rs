@@ -236,22 +236,23 @@ fn a_slow_device_is_asked_less() {
 
 #[test]
 fn one_refusal_that_holds_for_the_device_is_enough_and_has_its_reason() {
-    for (driver, errno, expected) in [
-        ("rxe", libc::EINVAL, "rxe of this kernel hands out no QP context (EINVAL)"),
-        ("mlx5_ib", libc::EPERM, "CAP_NET_ADMIN is missing (EPERM)"),
+    for (driver, errno, expected, queries) in [
+        ("rxe", libc::EINVAL, "rxe of this kernel hands out no QP context (EINVAL)", 3),
+        ("mlx5_ib", libc::EPERM, "CAP_NET_ADMIN is missing (EPERM)", 1),
         (
             "mlx5_ib",
             libc::EOPNOTSUPP,
             "the device or its firmware does not support dumps of QP contexts (mlx5_ib, EOPNOTSUPP)",
+            1,
         ),
     ] {
         let nic = Nic { errno: Some(errno), ..Nic::with(100) };
         let mut asker = nic.asker(50, driver);
         nic.run(&mut asker, 5_000, |_, _| {});
-        let queries = asker.sample().queries.clone();
-        assert_eq!(nic.asked.borrow().len(), 1, "{driver}");
-        assert_eq!(queries.refused, [("mlx5_0".to_owned(), expected.to_owned())]);
-        assert_eq!((queries.queried, queries.of, queries.failed), (0, 100, 1));
+        let cost = asker.sample().queries.clone();
+        assert_eq!(nic.asked.borrow().len(), queries, "{driver}");
+        assert_eq!(cost.refused, [("mlx5_0".to_owned(), expected.to_owned())]);
+        assert_eq!((cost.queried, cost.of, cost.failed), (0, 100, queries as u64));
     }
     // Undecodable answers.
     let nic = Nic { raw: Some(vec![1; 1_088]), ..Nic::with(100) };
@@ -403,7 +404,14 @@ fn timeouts_without_a_suspect_are_nobodys() {
 #[derive(Debug)]
 struct VirtualFirmware {
     errno: Option<i32>,
+    /// It refuses every query with a status of its own.
+    refuses: bool,
+    /// State in the contexts.
+    state: u32,
 }
+
+/// Firmware that answers about queue pairs that send.
+const ANSWERS: VirtualFirmware = VirtualFirmware { errno: None, refuses: false, state: 3 };
 
 impl Firmware for VirtualFirmware {
     fn reaches(&self, device: &str) -> bool {
@@ -413,7 +421,10 @@ impl Firmware for VirtualFirmware {
     fn query_qp(&self, _: &str, lqpn: u32) -> Result<Vec<u8>> {
         match self.errno {
             Some(errno) => refused(errno),
-            None => Ok(mlx5_query(&[("state", 3), ("remote_qpn", lqpn + 1_000), ("next_send_psn", 9)])),
+            None if self.refuses => Err(HostError::system("ask", std::io::Error::other("status 0x3"))),
+            None => {
+                Ok(mlx5_query(&[("state", self.state), ("remote_qpn", lqpn + 1_000), ("next_send_psn", 9)]))
+            }
         }
     }
 }
@@ -423,7 +434,7 @@ fn the_firmware_is_asked_about_what_the_kernel_does_not_list() {
     let nic = Nic::with(3);
     let mut asker = Asker::new(50);
     assert!(!asker.reaches("mlx5_0"));
-    asker.use_firmware(Box::new(VirtualFirmware { errno: None }));
+    asker.use_firmware(Box::new(ANSWERS));
     assert!(asker.reaches("mlx5_0") && !asker.reaches("mlx5_1"));
     asker.take_past_verbs(vec![listed(99)]);
     nic.list(&mut asker, "mlx5_ib");
@@ -445,25 +456,89 @@ fn the_firmware_is_the_second_way_and_its_refusal_ends_that() {
     // The kernel provides no contexts.
     let nic = Nic { errno: Some(libc::EOPNOTSUPP), ..Nic::with(3) };
     let mut asker = nic.asker(50, "mlx5_ib");
-    asker.use_firmware(Box::new(VirtualFirmware { errno: None }));
+    asker.use_firmware(Box::new(ANSWERS));
     nic.run(&mut asker, 4_000, |_, _| {});
     let queries = asker.sample().queries.clone();
     assert_eq!((queries.queried, queries.answered, queries.failed), (3, queries.by_firmware, 1));
     assert_eq!(nic.asked.borrow().values().sum::<u32>(), 1);
     // Neither does the firmware: it is not queried again after the refusal.
     let mut asker = nic.asker(50, "mlx5_ib");
-    asker.use_firmware(Box::new(VirtualFirmware { errno: Some(libc::EACCES) }));
+    asker.use_firmware(Box::new(VirtualFirmware { errno: Some(libc::EACCES), ..ANSWERS }));
     nic.run(&mut asker, 4_000, |_, _| {});
     let queries = asker.sample().queries.clone();
     assert_eq!((queries.queried, queries.failed, queries.refused.len()), (0, 2, 1), "{queries:?}");
-    assert!(queries.refused[0].1.starts_with("fwctl: "), "{queries:?}");
+    let netlink = "the device or its firmware does not support dumps of QP contexts (mlx5_ib, EOPNOTSUPP)";
+    assert!(queries.refused[0].1.starts_with(&format!("{netlink}; fwctl: ")), "{queries:?}");
+    // By a status that names no error of the kernel.
+    let mut asker = nic.asker(50, "mlx5_ib");
+    asker.use_firmware(Box::new(VirtualFirmware { refuses: true, ..ANSWERS }));
+    nic.run(&mut asker, 10_000, |_, _| {});
+    let queries = asker.sample().queries.clone();
+    assert_eq!((queries.queried, queries.failed), (0, 1 + u64::from(REFUSALS)), "{queries:?}");
+    assert_eq!(queries.refused[0].1, format!("{netlink}; fwctl: status 0x3"));
     // It refuses only those that the kernel does not list: the others continue.
     let nic = Nic::with(3);
     let mut asker = Asker::new(50);
-    asker.use_firmware(Box::new(VirtualFirmware { errno: Some(libc::EBADMSG) }));
+    asker.use_firmware(Box::new(VirtualFirmware { errno: Some(libc::EBADMSG), ..ANSWERS }));
     asker.take_past_verbs(vec![listed(99)]);
     nic.list(&mut asker, "mlx5_ib");
-    nic.run(&mut asker, 4_000, |_, _| {});
+    nic.run(&mut asker, 10_000, |_, _| {});
     let queries = asker.sample().queries.clone();
-    assert_eq!((queries.queried, queries.failed, queries.by_firmware), (3, 1, 0), "{queries:?}");
+    let failed = u64::from(REFUSALS);
+    assert_eq!((queries.queried, queries.failed, queries.by_firmware), (3, failed, 0), "{queries:?}");
+}
+
+/// mlx5 has no context of a DCT: that says nothing about the others.
+#[test]
+fn a_kind_without_a_context_does_not_end_the_queries() {
+    let nic = Nic { cost_ns: 20_000, ..Nic::default() };
+    nic.now_ns.set(1_000 * MS);
+    let port = Port { device: "mlx5_0".into(), index: 7, number: 1, ..Port::default() };
+    let port = Port { driver: Some("mlx5_ib".into()), ..port };
+    let mut asker = Asker::new(50);
+    let refusing = Nic { errno: Some(libc::EINVAL), ..nic };
+    let kind = |lqpn, kind| QueuePair { kind: Some(kind), ..listed(lqpn) };
+    let first = [kind(1, "DRIVER"), kind(2, "XRC_TGT"), kind(3, "XRC_INI")];
+    asker.take_qps(std::slice::from_ref(&port), first.iter());
+    refusing.run(&mut asker, 10_000, |_, _| {});
+    assert_eq!(asker.sample().queries.refused, []);
+    assert_eq!(asker.sample().queries.failed, 3 * u64::from(REFUSALS), "each a few times");
+    let nic = Nic { errno: None, ..refusing };
+    nic.qps.borrow_mut().insert(4, IDLE);
+    let all: Vec<QueuePair> = first.into_iter().chain([listed(4)]).collect();
+    asker.take_qps(&[port], all.iter());
+    nic.run(&mut asker, 2_000, |_, _| {});
+    assert_eq!(asker.sample().qps.iter().map(|qp| qp.lqpn).collect::<Vec<_>>(), [4]);
+}
+
+#[test]
+fn queue_pairs_that_are_too_many_count_in_the_coverage_and_make_attribution_uncertain() {
+    let many = u32::try_from(MOST_QPS).unwrap() + 100;
+    let nic = Nic::with(many);
+    let asker = &mut nic.asker(1, "mlx5_ib");
+    assert_eq!(asker.sample().queries.of, u64::from(many));
+    assert!(asker.ports.values().all(|state| state.attribution.others));
+    let nic = Nic::with(3);
+    nic.list(asker, "mlx5_ib");
+    assert!(asker.ports.values().all(|state| !state.attribution.others));
+    assert_eq!(asker.sample().queries.of, 3);
+}
+
+/// No verb and no event shows the death of a queue pair that a GPU drives.
+#[test]
+fn the_context_shows_the_state_of_those_that_the_kernel_does_not_list() {
+    let states = |state| {
+        let nic = Nic::with(1);
+        let mut asker = Asker::new(50);
+        asker.use_firmware(Box::new(VirtualFirmware { state, ..ANSWERS }));
+        asker.take_past_verbs(vec![listed(99)]);
+        nic.list(&mut asker, "mlx5_ib");
+        nic.run(&mut asker, 1_000, |_, _| {});
+        let shown = asker.take_shown();
+        let ordered = |span: &Span| span.began_ns <= span.ended_ns && span.began_ns > 1_000_000 * MS;
+        assert!(shown.iter().all(|(_, span)| ordered(span)), "{shown:?}");
+        shown.into_iter().map(|(life, _)| (life.lqpn, life.state)).collect::<Vec<_>>()
+    };
+    assert_eq!(states(3), [(99, Some("RTS"))]);
+    assert_eq!(states(6), [(99, Some("ERR"))]);
 }

@@ -46,6 +46,8 @@ pub(super) struct TimeoutAttribution {
     open: Vec<Case>,
     /// A queue pair of the port has ended since the latest reading of the counters.
     ended: bool,
+    /// The port has more queue pairs than are asked for: errors may be theirs.
+    pub(super) others: bool,
     pub(super) of: Map<u32, Blamed>,
 }
 
@@ -96,7 +98,8 @@ impl TimeoutAttribution {
             let mut active = qps.clone().filter(|(_, progress)| {
                 !progress.is_some_and(|progress| progress.was_quiet(case.from_ns, case.to_ns))
             });
-            if let (false, Some((only, Some(_))), None) = (case.ended, active.next(), active.next()) {
+            let unknown = case.ended || self.others;
+            if let (false, Some((only, Some(_))), None) = (unknown, active.next(), active.next()) {
                 self.add(only, case.errors, true);
                 continue;
             }

@@ -157,7 +157,7 @@ pub(in crate::tui) const COLUMNS: [Column; 23] = [
         |row| json!(row.qp.retries_used),
     ),
     figure(
-        ("timeouts", "TMOUTS", "timeouts attributed to the queue pair"),
+        ("timeouts", "TMOUTS", "timeouts attributed to the queue pair, at most"),
         (6, 20),
         |row| row.qp.timeouts.map(|n| compact(n as f64)),
         |row| json!(row.qp.timeouts),

@@ -9,7 +9,7 @@ use super::super::{Spans, cut};
 use super::columns::timeout;
 use super::rows::{self, Row};
 use crate::analysis::{Facts, QpPosts, QpSource};
-use crate::entity::lives::{ERROR, NUMBER_REUSED};
+use crate::entity::lives::{ERROR, GONE, NUMBER_REUSED};
 use crate::model::Level;
 use crate::tui::column::compact;
 use crate::tui::readings::{self, ReadingPoint};
@@ -125,6 +125,7 @@ fn how_ended(end: &'static str) -> &'static str {
     match end {
         ERROR => "in the error state",
         NUMBER_REUSED => "number in use again",
+        GONE => "not listed any more",
         other => other,
     }
 }
