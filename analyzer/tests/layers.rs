@@ -49,7 +49,7 @@ const RULES: &[(&str, &[&str])] = &[
         "tui",
         &[
             "analysis", "entity", "filter", "findings", "metrics", "model", "packet", "report", "sample",
-            "source", "util",
+            "sandbox", "source", "util",
         ],
     ),
 ];
@@ -71,7 +71,14 @@ const CRATES: &[(&str, &[&str])] = &[
     ("prost", &["export/otlp/"]),
     (
         "ureq",
-        &["export/otlp/", "record/clickhouse.rs", "util/clickhouse.rs", "util/request.rs", "fleet/server.rs"],
+        &[
+            "export/otlp/",
+            "record/clickhouse.rs",
+            "util/clickhouse.rs",
+            "util/names.rs",
+            "util/request.rs",
+            "fleet/server.rs",
+        ],
     ),
     ("textwrap", &["util/"]),
     ("bcrypt", &["export/web/"]),

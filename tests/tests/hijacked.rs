@@ -6,14 +6,16 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rocescope_tests::live::hijack::{
-    HIJACK, at_liberty, done_in, hijacked, nobody_came, refused, refused_in, tried,
+    FOLDER, HIJACK, WRITES, at_liberty, done_in, hijacked, hijacked_in, nobody_came, refused, refused_in,
+    victims,
 };
-use rocescope_tests::live::program::{Program, Start};
+use rocescope_tests::live::program::{PATIENCE, Program, Start};
 use rocescope_tests::live::wire::World;
 use rocescope_tests::live::{frames, root_or_skip, tcp};
+use rocescope_tests::load::pty::Screen;
 use rocescope_tests::oracle::binary;
 
 #[test]
@@ -43,7 +45,8 @@ fn the_same_parser_does_as_it_likes_without_the_sandbox() {
     let said = String::from_utf8_lossy(&output.stderr);
     // Only root may read it, so that it shows something of root alone.
     let shadow = rustix::process::geteuid().is_root() && Path::new("/etc/shadow").exists();
-    for what in ["connect", "exec", "send"].into_iter().chain(shadow.then_some("open /etc/shadow")) {
+    let all = ["connect", "exec", "send", "write by openat2", "make a program of its user"];
+    for what in all.into_iter().chain(WRITES).chain(shadow.then_some("open /etc/shadow")) {
         assert!(
             said.contains(&format!("hijack in replay: {what}: done")),
             "the attempts have no effect without a sandbox: {said}"
@@ -80,21 +83,33 @@ fn hijacked_parsers_of_what_records_and_publishes_can_do_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (records, agents, socket) = (path("records"), path("agents"), path("agent.sock"));
-    let listen = format!("unix:{socket}");
-    for (arguments, places) in [
-        (&["record", "--dir", &records, "-i", "near0"][..], &["live", "devices", "recorder"][..]),
-        (&["export", "--listen", "192.0.2.1:0", "-i", "near0"], &["live", "devices", "publisher"]),
+    let (textfile, listen) = (path("text/rocescope.prom"), format!("unix:{socket}"));
+    let (none, writes): (&[&str], &[&str]) = (&[], &WRITES);
+    for (arguments, own, places) in [
+        (
+            &["record", "--dir", &records, "-i", "near0"][..],
+            &*records,
+            &[("live", none), ("devices", none), ("recorder", writes)][..],
+        ),
+        // Its socket listens in the process of all threads.
+        (
+            &["export", "--listen", "192.0.2.1:0", "--textfile", &textfile, "-i", "near0"],
+            &path("text"),
+            &[("live", none), ("devices", none), ("publisher", writes)],
+        ),
         (
             &["agent", "--record", &agents, "--listen", &listen, "-i", "near0"],
-            &["live", "devices", "publisher", "http"],
+            &agents,
+            &[("live", none), ("devices", none), ("publisher", writes), ("http", none)],
         ),
     ] {
+        victims(Path::new(own));
         let (world, mut link) = World::with_link(1500).unwrap();
-        let variables = &[(HIJACK, "127.0.0.1:9")];
+        let variables = &[(HIJACK, "127.0.0.1:9"), (FOLDER, own)];
         let how = Start { netns: Some(&world.near), variables, ..Start::default() };
         let program = Program::watching(how, arguments).unwrap();
         link.receive(&frames::sends(3, 5)).unwrap();
-        if places.contains(&"http") {
+        if places.iter().any(|(place, _)| *place == "http") {
             // What it answers with is read by another parser.
             let attach = format!("--attach={socket}");
             let (output, listener) =
@@ -114,12 +129,17 @@ fn a_hijacked_parser_of_a_capture_that_is_recorded_can_do_nothing_else() {
     let capture = folder.path().join("a.pcap");
     std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
     let dir = folder.path().join("recording").display().to_string();
-    let (output, listener) =
-        hijacked(&["record", "--read", capture.to_str().unwrap(), "--dir", &dir], folder.path());
+    let arguments = ["record", "--read", capture.to_str().unwrap(), "--dir", &dir];
+    // Of a recording that was killed.
+    let journals = folder.path().join("recording/journal");
+    std::fs::create_dir_all(&journals).unwrap();
+    std::fs::write(journals.join("host.1.journal"), "x").unwrap();
+    let (output, listener) = hijacked_in(&arguments, folder.path(), Path::new(&dir));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains(" rows recorded"), "{said}");
     refused(&said, "replay");
-    refused(&said, "recorder");
+    done_in(&said, "journal", &WRITES);
+    done_in(&said, "recorder", &WRITES);
     nobody_came(&listener);
 }
 
@@ -131,7 +151,9 @@ fn a_hijacked_writer_of_dumps_can_do_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let dumps = folder.path().join("dumps").display().to_string();
     let (world, mut link) = World::with_link(1500).unwrap();
-    let how = Start { netns: Some(&world.near), variables: &[(HIJACK, "127.0.0.1:9")], ..Start::default() };
+    victims(Path::new(&dumps));
+    let variables = &[(HIJACK, "127.0.0.1:9"), (FOLDER, &*dumps)];
+    let how = Start { netns: Some(&world.near), variables, ..Start::default() };
     let arguments = [
         "live",
         "-i",
@@ -151,8 +173,9 @@ fn a_hijacked_writer_of_dumps_can_do_nothing_else() {
     let asked = Command::new("kill").args(["-USR1", &program.id().to_string()]).status().unwrap();
     assert!(asked.success());
     program.said(|text| text.contains("dump written to ").then_some(())).unwrap();
-    refused_in(program, &["dump"]);
-    let dump = std::fs::read_dir(&dumps).unwrap().next().unwrap().unwrap().path();
+    refused_in(program, &[("dump", &WRITES)]);
+    let mut made = std::fs::read_dir(&dumps).unwrap().map(|entry| entry.unwrap().path());
+    let dump = made.find(|path| path.is_dir()).unwrap();
     for name in ["why.json", "report.json", "report.html", "doctor.json"] {
         assert!(dump.join(name).is_file(), "{name} in {}", dump.display());
     }
@@ -181,15 +204,45 @@ fn a_hijacked_parser_of_an_engines_answer_can_do_nothing_else() {
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
         }
     });
-    for arguments in
-        [&["fleet", "slow", &dir, "--engine", engine.to_str().unwrap()][..], &["fleet", "slow", &url]]
-    {
+    let local = ["fleet", "slow", &dir, "--engine", engine.to_str().unwrap()];
+    // The page is written to the folder of the attempts.
+    let out = ["--out", "page.txt"];
+    for arguments in [
+        &local[..],
+        &["fleet", "slow", &url],
+        &[local.as_slice(), &out].concat(),
+        &["fleet", "slow", &url, "--out", "page.txt"],
+    ] {
         let (output, listener) = hijacked(arguments, folder.path());
         let said = String::from_utf8_lossy(&output.stderr);
         refused(&said, "fleet");
         assert!(said.contains("the engine gave no result"), "{said}");
         nobody_came(&listener);
     }
+}
+
+#[test]
+fn a_hijacked_parser_of_a_damaged_file_of_a_recording_can_do_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("a.pcap");
+    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
+    let dir = folder.path().join("recording").display().to_string();
+    let recorded = ["record", "--read", capture.to_str().unwrap(), "--dir", &dir];
+    assert!(Command::new(binary::path().unwrap()).args(recorded).status().unwrap().success());
+    let engine = folder.path().join("duckdb");
+    std::fs::write(
+        &engine,
+        "#!/bin/sh\necho 'Invalid Input Error: no magic bytes in a.parquet' >&2\nexit 1\n",
+    )
+    .unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&engine, mode).unwrap();
+    let arguments = ["fleet", "slow", &dir, "--engine", engine.to_str().unwrap()];
+    let (output, listener) = hijacked_in(&arguments, folder.path(), Path::new(&dir));
+    let said = String::from_utf8_lossy(&output.stderr);
+    refused(&said, "damaged");
+    assert!(said.contains("no magic bytes"), "{said}");
+    nobody_came(&listener);
 }
 
 #[test]
@@ -252,16 +305,15 @@ fn hijacked_parsers_of_what_servers_answer_can_do_nothing_else() {
         // It listens: another port is refused by the sandbox alone.
         let other = listen();
         let address = other.local_addr().unwrap().to_string();
-        let variables = &[(HIJACK, &*address)];
+        victims(Path::new(&dir));
+        let variables = &[(HIJACK, &*address), (FOLDER, &*dir)];
         let how = Start { netns: Some(&world.near), variables, ..Start::default() };
         let program = Program::watching(how, &arguments).unwrap();
         link.receive(&frames::sends(3, 5)).unwrap();
-        // It stays root for the recording's folder, and reads /etc for names of hosts.
-        let done: &[&str] = if place == "clickhouse" { &["open /etc/shadow"] } else { &[] };
-        tried(&program, place);
-        let ended = program.interrupt().unwrap();
-        assert!(ended.status.success(), "{ended:?}");
-        done_in(&ended.err, place, done);
+        // It removes what it has sent.
+        let done: &[&str] = if place == "clickhouse" { &WRITES } else { &[] };
+        let names = (place != "nccl").then_some(("names", &[][..]));
+        refused_in(program, &[Some((place, done)), names].into_iter().flatten().collect::<Vec<_>>());
         nobody_came(&other);
     }
 }
@@ -304,5 +356,38 @@ fn hijacked_parsers_of_recordings_and_reports_can_do_nothing_else() {
         assert!(output.status.success(), "{said}");
         refused(&said, place);
         nobody_came(&listener);
+    }
+}
+
+#[test]
+fn a_hijacked_parser_beside_a_view_that_writes_files_writes_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = |name: &str| folder.path().join(name).display().to_string();
+    let (capture, dir) = (name("a.pcap"), name("recording"));
+    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
+    let recorded = ["record", "--read", &capture, "--dir", &dir];
+    assert!(Command::new(binary::path().unwrap()).args(recorded).status().unwrap().success());
+    for (input, place) in [(&capture, "replay"), (&dir, "recording")] {
+        let home = folder.path().join(place);
+        victims(&home);
+        let error = folder.path().join("error");
+        let mut command = Command::new(binary::path().unwrap());
+        command.args(["replay", input]).current_dir(&home);
+        command.env(HIJACK, "127.0.0.1:9").env(FOLDER, &home);
+        let screen = Screen::start_with(command, std::fs::File::create(&error).unwrap()).unwrap();
+        let late = Instant::now() + PATIENCE;
+        let last = |place: &str| format!("hijack in {place}: become root");
+        let places = [place, "analysis", "background", "view"];
+        let said = loop {
+            let said = std::fs::read_to_string(&error).unwrap();
+            if places.iter().all(|place| said.contains(&last(place))) {
+                break said;
+            }
+            assert!(Instant::now() < late, "{said}");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        drop(screen);
+        places.iter().for_each(|place| refused(&said, place));
+        assert!(!said.contains("privileges:"), "{said}");
     }
 }

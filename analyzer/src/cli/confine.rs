@@ -1,10 +1,9 @@
 //! Privileges of the main thread after set-up, for each command that reads bytes from the network or from files.
 
-#[cfg(target_os = "linux")]
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use super::{ReplayArgs, output};
 #[cfg(target_os = "linux")]
@@ -12,6 +11,11 @@ use crate::host::kernel::Capability;
 #[cfg(target_os = "linux")]
 use crate::sandbox::{self, Plan};
 use crate::source::capture::{CaptureError, Reader};
+
+/// What is missing where no thread can be started.
+#[cfg(target_os = "linux")]
+const NO_THREAD: &str =
+    "cannot start a thread: too many threads (ulimit -u), or too little memory (ulimit -v)";
 
 /// Rights that could not be given up, as notes for the view.
 pub(super) type Notes = Vec<String>;
@@ -121,9 +125,13 @@ pub(super) fn export(reads: impl IntoIterator<Item = PathBuf>, folders: Vec<Path
 
 /// Call it before the first byte of a capture is read, or after the programs were attached. The command records into
 /// `folder`.
-pub(super) fn record(files: &[PathBuf], folder: PathBuf) {
+pub(super) fn record(files: &[PathBuf], folder: &Path) {
     #[cfg(target_os = "linux")]
-    enter(&Plan { tree: true, ..Plan::of_files(files.iter().cloned(), vec![folder]) });
+    {
+        // What it holds already is compared with a capture.
+        let reads = files.iter().cloned().chain([folder.to_owned()]);
+        enter(&Plan { tree: true, ..Plan::of_files(reads, vec![folder.to_owned()]) });
+    }
     #[cfg(not(target_os = "linux"))]
     let _ = (files, folder);
 }
@@ -136,9 +144,29 @@ pub(super) fn doctor() {
 
 /// Runs `work`, which parses bytes of the network that `files` or open sockets have, in a thread with the rights of a
 /// parser.
-#[cfg(target_os = "linux")]
 pub(super) fn parsing<T: Send>(files: &[PathBuf], work: impl FnOnce() -> T + Send) -> io::Result<T> {
-    sandbox::alone("parser", &Plan::of_files(files.iter().cloned(), Vec::new()), work)
+    #[cfg(target_os = "linux")]
+    return sandbox::alone("parser", &Plan::of_files(files.iter().cloned(), Vec::new()), work);
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = files;
+        Ok(work())
+    }
+}
+
+/// Runs `work`, which parses bytes of others, without the right to write that the command keeps, and starts threads
+/// that do not have it.
+pub(super) fn reading<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    #[cfg(target_os = "linux")]
+    return sandbox::reading("reading", work).context(NO_THREAD)?;
+    #[cfg(not(target_os = "linux"))]
+    work()
+}
+
+/// Limits of the thread that looks up names of hosts.
+pub(super) fn names() {
+    #[cfg(target_os = "linux")]
+    sandbox::confine(&Plan::names());
 }
 
 /// Sandbox features that this host lacks, tried by a thread that then ends; `None` if the trial is not possible.
@@ -156,12 +184,9 @@ fn exports(tui: bool) -> Vec<PathBuf> {
     if tui { std::env::current_dir().into_iter().collect() } else { Vec::new() }
 }
 
-/// Enters the sandbox. Returns a note for each feature that this kernel lacks.
+/// Enters the sandbox. Returns a note for each limit that holds.
 #[cfg(target_os = "linux")]
 fn enter(plan: &Plan) -> Notes {
-    let state = sandbox::enter(plan);
-    for missing in &state.missing {
-        output::say(&format!("privileges: {missing}"));
-    }
+    let state = sandbox::enter_command(plan);
     state.holds.into_iter().map(|held| format!("privileges: {held}")).collect()
 }

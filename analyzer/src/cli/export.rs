@@ -80,6 +80,11 @@ pub(super) struct Reloaded {
     pub(super) flight: Option<flight::Settings>,
 }
 
+/// Starts to answer requests, without the right to write.
+fn answer(listeners: Vec<Listener>, board: &Arc<Board>, web: Option<Web>) -> Result<Server> {
+    confine::reading(|| Server::start(listeners, board, web).context("cannot start the HTTP server"))
+}
+
 /// Runs the source, publishes metrics and drives the parts of `agent`, until the source ends or a signal arrives.
 pub(super) fn serve(mut args: ExportArgs, beside: AgentParts) -> Result<()> {
     let started_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, nanos);
@@ -112,7 +117,7 @@ pub(super) fn serve(mut args: ExportArgs, beside: AgentParts) -> Result<()> {
     let reads = beside.config.iter().cloned().chain(web.iter().flat_map(Web::reads));
     confine::export(reads, folders, beside.folder.is_some());
     // Scrapes have queued in the socket until now: the thread that answers them starts without privileges.
-    let server = Server::start(listeners, &board, web).context("cannot start the HTTP server")?;
+    let server = answer(listeners, &board, web)?;
     let Views { mut report, .. } = views;
     report.analysis.imbalance_all_links = interfaces > 1;
     hooks.iter().map(String::as_str).for_each(say);

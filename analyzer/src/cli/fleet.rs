@@ -6,6 +6,7 @@ use super::config::Config;
 use super::progress::Progress;
 use super::{FleetArgs, FleetOutput};
 use super::{confine, output};
+use crate::findings::Limits;
 use crate::fleet::answer::Answer;
 use crate::fleet::engine::{Answers, Engine, dialect_of};
 use crate::fleet::page;
@@ -32,7 +33,7 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
     let question = args.question.sql(&chosen);
     let (engine, mut found) = if let Some(server) = server(args)? {
         // Certificates are read here: the sandbox hides them.
-        (Client::new(server).map(Engine::Server), Recordings::default())
+        (Client::new(server, confine::names).map(Engine::Server), Recordings::default())
     } else {
         let found = Recordings::find(&args.sources).map_err(|error| anyhow!(error))?;
         (Engine::find(args.engine.as_deref(), std::env::var_os("PATH").as_deref()), found)
@@ -46,29 +47,34 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
     let answers = if let Engine::Server(server) = &engine {
         confine::fleet(Some(server.port()), args.out.as_deref());
         let _progress = Progress::waiting(format!("asking {engine}"), None);
-        engine.ask("", &questions, &stop)
+        confine::reading(|| engine.ask("", &questions, &|| false).map_err(|error| anyhow!(error)))
     } else {
         let progress = Progress::waiting(format!("asking {engine}"), None);
         let answers = ask(&engine, &mut found, (args.question, &chosen), &questions, &stop);
         drop(progress);
         confine::fleet(None, args.out.as_deref());
         answers
-    };
-    let rows = answers.and_then(|answers| answers.rows()).map_err(|error| anyhow!(error))?;
+    }?;
+    let text = confine::reading(|| shown(&answers, args, &chosen.limits, paint))?;
+    match &args.out {
+        Some(file) => std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display())),
+        None => output::page(&text),
+    }
+}
+
+/// The answers as the page that was asked for.
+fn shown(answers: &Answers, args: &FleetArgs, limits: &Limits, paint: Paint) -> Result<String> {
+    let rows = answers.rows().map_err(|error| anyhow!(error))?;
     let top = usize::try_from(args.top).unwrap_or(usize::MAX);
-    let answer = Answer::of(args.question, rows, top, &chosen.limits).map_err(|error| anyhow!(error))?;
-    let text = match args.output {
+    let answer = Answer::of(args.question, rows, top, limits).map_err(|error| anyhow!(error))?;
+    Ok(match args.output {
         FleetOutput::Table => {
             let paint = if args.out.is_some() { Paint::PLAIN } else { paint };
             page::text(&answer, output::width(), paint)
         }
         FleetOutput::Json => page::json(&answer).context("cannot write the answer as JSON")?,
         FleetOutput::Html => page::html(&answer),
-    };
-    match &args.out {
-        Some(file) => std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display())),
-        None => output::page(&text),
-    }
+    })
 }
 
 /// Asks a program about files. A table without a file is empty. What is copied or removed meanwhile, as on a mounted
@@ -79,7 +85,7 @@ fn ask(
     (question, chosen): (Question, &Chosen),
     questions: &[String],
     stop: &dyn Fn() -> bool,
-) -> Result<Answers, String> {
+) -> Result<Answers> {
     let mut mended = 0;
     loop {
         let declarations = match engine {
@@ -87,15 +93,21 @@ fn ask(
             Engine::Server(_) => String::new(),
         };
         match engine.ask(&declarations, questions, stop) {
-            Err(error) if found.lacks(&error) => found.none_is_empty(question)?,
+            Err(error) if found.lacks(&error) => {
+                found.none_is_empty(question).map_err(|error| anyhow!(error))?;
+            }
             Err(error) if mended < MOST_MENDED && !stop() => {
-                let damaged = found.leave_out_damaged(question, chosen, &error).ok_or(error)?;
+                let folders = found.folders();
+                let damaged =
+                    confine::parsing(&folders, || found.leave_out_damaged(question, chosen, &error))
+                        .context("cannot start a thread")?;
+                let damaged = damaged.ok_or_else(|| anyhow!(error))?;
                 for (path, reason) in damaged {
                     say(&format!("left out of the answer: {}: {reason}", path.display()));
                 }
                 mended += 1;
             }
-            answers => return answers,
+            answers => return answers.map_err(|error| anyhow!(error)),
         }
     }
 }

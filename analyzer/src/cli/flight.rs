@@ -56,7 +56,8 @@ impl Flight {
         let Dumps { settings, sender, writing, end, view } = dumps;
         signal_hook::flag::register(SIGUSR1, Arc::clone(&requests.signal)).context("cannot catch SIGUSR1")?;
         let recorder = Recorder::new(&settings, origin, report.clone(), requests, sender);
-        let passing = tee::start(source, end, recorder).context("cannot start the flight recorder")?;
+        let passing = || tee::start(source, end, recorder).context("cannot start the flight recorder");
+        let passing = super::confine::reading(passing)?;
         Ok((view, Self { threads: [passing, writing] }))
     }
 

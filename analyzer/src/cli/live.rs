@@ -93,14 +93,14 @@ fn attached(socket: PathBuf, view: &ViewArgs, color: Color) -> Result<()> {
     // Before the first byte of the agent is read.
     let sandbox = sandbox::State::default();
     let notes = confine::live(views.tui.is_some(), &sandbox, &[]);
-    let attached = connection.greet()?;
+    let attached = confine::reading(|| connection.greet())?;
     let Hello { pid, version, interfaces, hooks, .. } = attached.hello().clone();
     let hooks = hooks.iter().map(|hook| plain(hook));
     let hooks = [format!("attached to the agent (process {pid}, rocescope {})", plain(&version))]
         .into_iter()
         .chain(hooks);
     let hooks = hooks.collect();
-    let (feed, thread) = attached.start()?;
+    let (feed, thread) = confine::reading(|| attached.start())?;
     show(
         Running { feed, thread, hooks, interfaces, sandbox, kept: Vec::new() },
         view,
@@ -182,6 +182,7 @@ pub(super) fn demo(args: &DemoArgs, color: Color) -> Result<()> {
         let titles = Episode::ALL.map(Episode::title).to_vec();
         tui.schedule = Some(Schedule { start_ns, length_ns, titles, delayed_ns: player.delayed_ns() });
     }
+    let notes = confine::live(views.tui.is_some(), &running.sandbox, &running.kept);
     let commands = running.feed.commands.clone();
     let over = AtomicBool::new(false);
     let shown = std::thread::scope(|scope| {
@@ -199,7 +200,6 @@ pub(super) fn demo(args: &DemoArgs, color: Color) -> Result<()> {
                 }
             });
         }
-        let notes = confine::live(views.tui.is_some(), &running.sandbox, &running.kept);
         let shown = show(running, &args.view, views, notes, interrupt, color);
         over.store(true, Ordering::Relaxed);
         shown

@@ -269,7 +269,8 @@ fn play(path: PathBuf, args: ReplayArgs, speed: f64, emit: Emit, is_watched: boo
     let is_chosen = !is_watched || args.speed.is_some() || from.is_some();
     let trigger_ns = dump::trigger_ns(&path).filter(|_| !is_chosen);
     let speed = if trigger_ns.is_some() { 1.0 } else { speed };
-    let feed = recording::start(recording::Options { path, host, from, to, speed, emit })?;
+    let options = recording::Options { path, host, from, to, speed, emit };
+    let feed = confine::reading(|| recording::start(options))?;
     if let Some(at_ns) = trigger_ns {
         // If this fails, the source has ended, and the first update reports it.
         let _ = feed.commands.send(Command::Seek(at_ns));
@@ -332,7 +333,7 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
         events: output.needs_events(),
     };
     let feed = if tui.is_some() {
-        background::behind(|| replay::start(options))?
+        confine::reading(|| background::behind(|| replay::start(options)))?
     } else {
         // From some thousands of flows on, the allocations that grow with their number are at least this large.
         memory::give_back(1 << 20);

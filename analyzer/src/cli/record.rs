@@ -36,11 +36,11 @@ fn captures(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
     let Views { report, .. } = views(&args.view(), None)?;
     let (dir, host) = (settings.dir.clone(), settings.origin.host.clone());
     let recorder = start(settings)?;
+    confine::record(&args.read, &dir);
     // What a kill has left is in files now.
-    let mut there = Spans::read(&dir, &host);
-    confine::record(&args.read, dir.clone());
+    let mut there = confine::reading(|| Ok(Spans::read(&dir, &host)))?;
     let progress = Progress::of(&args.read);
-    let feed = replay::start(replay::Options {
+    let options = replay::Options {
         files: args.read,
         duration: args.common.duration,
         filter: args.common.filter,
@@ -49,7 +49,8 @@ fn captures(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
         emit: Emit::Every(args.interval),
         events: true,
         ..replay::Options::default()
-    })?;
+    };
+    let feed = confine::reading(|| replay::start(options))?;
     let mut fits = |sample: &Sample, report: &Report| match there.again(sample.time_ns, report) {
         Some(what) => Err(recorded_already(&dir, &host, &what)),
         None => Ok(()),
@@ -82,7 +83,7 @@ fn live(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
     let config = super::live::source(args.source, netns, &view, &views)?;
     let running = crate::source::live::start(crate::source::live::Config { events_to_view: true, ..config })?;
     let crate::source::live::Running { feed, thread, hooks, interfaces, kept, .. } = running;
-    confine::record(&[], dir);
+    confine::record(&[], &dir);
     let mut report = views.report;
     report.analysis.imbalance_all_links = interfaces > 1;
     for hook in &hooks {

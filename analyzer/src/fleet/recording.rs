@@ -71,6 +71,12 @@ impl Recordings {
         Ok(Self { roots, ..Self::default() })
     }
 
+    /// The folders in which an engine reads files of this host.
+    #[must_use]
+    pub fn folders(&self) -> Vec<PathBuf> {
+        self.roots.iter().filter(|root| !is_bucket(root)).map(PathBuf::from).collect()
+    }
+
     /// True if the error of an engine is that a table has no file, which is then left out: findings and events have
     /// none where there were none.
     pub fn lacks(&mut self, error: &str) -> bool {

@@ -23,10 +23,12 @@ pub struct Client {
 }
 
 impl Client {
+    /// The thread that looks up names of hosts does `limit` first.
+    ///
     /// # Errors
-    /// If the CA certificates cannot be read.
-    pub fn new(server: Server) -> Result<Self, String> {
-        let agent = request::agent(server.base(), MOST_TIME, &Certificates::default())
+    /// If the CA certificates cannot be read, or no thread can be started.
+    pub fn new(server: Server, limit: impl FnOnce() + Send + 'static) -> Result<Self, String> {
+        let agent = request::agent(server.base(), MOST_TIME, &Certificates::default(), limit)
             .map_err(|error| format!("ClickHouse at {server}: {error}"))?;
         Ok(Self { server, agent })
     }
@@ -146,7 +148,8 @@ mod tests {
                 String::from_utf8(request).unwrap().to_lowercase()
             })
         });
-        let server = Client::new(format!("http://u:p@127.0.0.1:{port}/fleet").parse().unwrap()).unwrap();
+        let server =
+            Client::new(format!("http://u:p@127.0.0.1:{port}/fleet").parse().unwrap(), || ()).unwrap();
         assert_eq!(ask(&server, "select 1").unwrap(), b"{\"a\":1}\n");
         let error = ask(&server, "select 1").unwrap_err();
         assert!(

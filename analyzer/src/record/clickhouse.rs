@@ -154,8 +154,12 @@ impl Sender {
     /// If the CA certificates cannot be read, or a thread cannot be started.
     pub fn start(dir: &Path, server: Server) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let agent =
-            request::agent(server.base(), TIMEOUT, &Certificates::default()).map_err(io::Error::other)?;
+        let limit = || {
+            #[cfg(target_os = "linux")]
+            sandbox::confine(&Plan::names());
+        };
+        let agent = request::agent(server.base(), TIMEOUT, &Certificates::default(), limit)
+            .map_err(io::Error::other)?;
         let mut work = Work {
             shared: Arc::clone(&shared),
             queue: queue(dir),
@@ -169,7 +173,7 @@ impl Sender {
         let plan = Plan { write: vec![dir.to_owned()], tree: true, ..Plan::client(work.server.port()) };
         let thread = std::thread::Builder::new().name("clickhouse".to_owned()).spawn(move || {
             #[cfg(target_os = "linux")]
-            let _state = sandbox::enter(&plan);
+            sandbox::confine(&plan);
             work.run();
             let mut state = work.shared.state.locked();
             state.done = true;

@@ -36,8 +36,8 @@ $ rocescope diff monday/ today/                                    # recordings,
 - A file is written under a temporary name, synced and renamed: a reader of `*.parquet` sees only complete files. Files never change
   afterwards, so `rclone`, `aws s3 sync` or a shared mount can copy them. Folders have the layout of Hive partitions: a query for an hour reads
   only the files of that hour.
-- Folders are made for their owner and group alone (0750), as rows name hosts, jobs and addresses. For an engine that another user runs,
-  make that user a member of the group, or `chmod` the folder.
+- The folder, `v1`, `journal` and `queue` are made for their owner and group alone (0750), as rows name hosts, jobs and addresses. For an
+  engine that another user runs, make that user a member of the group, or `chmod` the folder and `v1`.
 - New files begin when `--rotate` is reached (15 minutes, or 64 MiB for all tables together), and with each hour (UTC).
 - The rows of every interval are first written to a journal. After `kill -9`, the next `record` in the same folder seals the journal
   and says up to which time its rows reach: at most the interval after it is lost, and the milliseconds for which its rows were on the way to

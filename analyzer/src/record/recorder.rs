@@ -10,6 +10,8 @@ use super::registry::Rows;
 use super::store::{Keep, Losses, Notices, Rotate, Store};
 use crate::report::Report;
 use crate::sample::{EventSample, Sample};
+#[cfg(target_os = "linux")]
+use crate::sandbox::{self, Plan};
 use crate::util::clickhouse::Server;
 use crate::util::units;
 
@@ -63,8 +65,20 @@ impl Recorder {
     /// If the folder cannot be created or written, or a thread cannot be started.
     pub fn start(settings: Settings) -> io::Result<(Self, Notices)> {
         let Settings { dir, origin, rotate, keep, rails, interval_ns, rollup_ns, clickhouse } = settings;
-        let (store, notices) = Store::open(&dir, &origin.host, rotate, keep, clickhouse.is_some())?;
+        Store::create(&dir)?;
+        let queue = clickhouse.is_some();
+        // Before the folder's limits: it makes connections.
         let sender = clickhouse.map(|server| Sender::start(&dir, server)).transpose()?;
+        let open = || Store::open(&dir, &origin.host, rotate, keep, queue);
+        // What a killed process has left holds names of processes and bytes of packets.
+        #[cfg(target_os = "linux")]
+        let opened = {
+            let plan = Plan { tree: true, ..Plan::of_files(Vec::new(), vec![dir.clone()]) };
+            sandbox::alone("journal", &plan, open)?
+        };
+        #[cfg(not(target_os = "linux"))]
+        let opened = open();
+        let (store, notices) = opened?;
         let collector = Collector::new(origin, rollup_ns).with_rails(rails).with_interval(interval_ns);
         Ok((
             Self {

@@ -17,13 +17,22 @@ pub mod plan;
 mod rights;
 pub mod threads;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 pub use plan::Plan;
 
+use crate::util::lock::Locked as _;
+use crate::util::notice;
+
 /// Set by `--no-sandbox`.
 static OFF: AtomicBool = AtomicBool::new(false);
+/// Limits of the command's threads that write nothing, where the command writes.
+static READ_ONLY: OnceLock<Plan> = OnceLock::new();
+/// What was said to be missing.
+static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Makes every [`enter`] from now on change nothing.
 pub fn disable() {
@@ -44,12 +53,30 @@ pub struct State {
 /// # Errors
 /// If a thread cannot be started.
 pub fn alone<T: Send>(name: &str, plan: &Plan, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    wait_for(name, || {
+        confine(plan);
+        work()
+    })
+}
+
+/// Runs `work`, which parses, in a thread of its own that has the rights of the command but writes nothing, and waits
+/// for its result. The threads that it starts write nothing either.
+///
+/// # Errors
+/// If a thread cannot be started.
+pub fn reading<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    if READ_ONLY.get().is_none() {
+        return Ok(work());
+    }
+    wait_for(name, || {
+        write_nothing();
+        work()
+    })
+}
+
+fn wait_for<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, || {
-            // `doctor` and the commands' own sandboxes say what this kernel lacks.
-            let _state = enter(plan);
-            work()
-        })?;
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work)?;
         Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
@@ -65,6 +92,51 @@ pub fn kept(plan: &Plan) -> Vec<String> {
 #[must_use]
 pub fn is_off() -> bool {
     OFF.load(Ordering::Relaxed)
+}
+
+/// Enters the sandbox of a thread that no view describes, and says what is missing.
+pub fn confine(plan: &Plan) {
+    tell(&enter(plan));
+}
+
+/// Enters the sandbox of the main thread, and says what is missing. Threads that are started later share its limits; of
+/// those, the ones that parse call [`write_nothing`].
+pub fn enter_command(plan: &Plan) -> State {
+    let state = enter(plan);
+    tell(&state);
+    if !is_off() && !plan.write.is_empty() {
+        // Of a process that is confined twice, the first limits hold anyway.
+        let _ = READ_ONLY.set(plan.without_writing());
+    }
+    state
+}
+
+/// Takes from the calling thread, and those that it starts, the folders that the command writes to. Of a command that
+/// writes none, and of a thread that has its own sandbox, nothing is left to take.
+pub fn write_nothing() {
+    let Some(plan) = READ_ONLY.get() else { return };
+    let mut state = State::default();
+    files::limit(plan, &mut state);
+    calls::limit(plan, &mut state);
+    tell(&state);
+}
+
+/// The same for the thread of the view, which may still open the terminal, as Landlock allows.
+pub fn write_to_terminal_only() {
+    let Some(plan) = READ_ONLY.get() else { return };
+    let mut state = State::default();
+    files::limit(plan, &mut state);
+    tell(&state);
+}
+
+/// Says on standard error what is missing, each part once.
+fn tell(state: &State) {
+    let mut said = SAID.locked();
+    for missing in &state.missing {
+        if said.insert(missing.clone()) {
+            notice::say(&format!("privileges: {missing}"));
+        }
+    }
 }
 
 /// Gives up everything that `plan` does not need, for the calling thread and those that it starts from now on. A right

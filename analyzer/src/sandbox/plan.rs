@@ -46,6 +46,9 @@ pub enum Files {
     OfProcesses,
 }
 
+/// Maximum number of folders below an input whose permissions are looked at.
+const MOST_BELOW: usize = 1_000;
+
 impl Plan {
     /// Of a thread that parses, computes and shows, and nothing else.
     #[must_use]
@@ -61,18 +64,37 @@ impl Plan {
     #[must_use]
     pub fn of_files(files: impl IntoIterator<Item = PathBuf>, folders: Vec<PathBuf>) -> Self {
         let mut plan = Self::parser();
-        plan.read.extend(files);
+        for file in files {
+            // A user who may read a folder may not read all of a recording in it: of that, the folder below decides.
+            let below = std::fs::read_dir(&file).into_iter().flatten().flatten();
+            let folders = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            plan.read.extend(folders.map(|entry| entry.path()).take(MOST_BELOW));
+            plan.read.push(file);
+        }
         Self { write: folders, ..plan }
     }
 
     /// Of a thread that sends what it is given to a server on this TCP port.
     #[must_use]
     pub fn client(port: u16) -> Self {
+        Self { connect: vec![port], ..Self::parser() }
+    }
+
+    /// Of a thread that looks up names of hosts, and does nothing else: it reads no answer of a server of the user's.
+    #[must_use]
+    pub fn names() -> Self {
         const DNS: u16 = 53;
-        let mut plan = Self { connect: vec![port, DNS], names: true, ..Self::parser() };
-        // Files in which names of hosts are looked up.
+        let mut plan = Self { connect: vec![DNS], names: true, ..Self::parser() };
+        // The whole folder, since its files are replaced while this runs, as by a DHCP client. Nobody may read of it what
+        // everybody may.
         plan.read.extend(["/etc", "/run/systemd/resolve"].map(PathBuf::from));
         plan
+    }
+
+    /// The same plan of a thread that writes nothing.
+    #[must_use]
+    pub fn without_writing(&self) -> Self {
+        Self { write: Vec::new(), tree: false, ..self.clone() }
     }
 
     /// Adds a capability that stays.
@@ -110,6 +132,18 @@ mod tests {
         let plan = Plan::parser().keeping(Capability::Kill, "Ctrl-Z stops the whole pipeline");
         assert_eq!(plan.kept(), ["CAP_KILL (Ctrl-Z stops the whole pipeline)"]);
         assert_eq!(Plan::parser().kept(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_folders_below_an_input_are_inputs() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("v1")).unwrap();
+        std::fs::write(folder.path().join("a"), "").unwrap();
+        let plan = Plan::of_files([folder.path().to_owned()], Vec::new());
+        assert!(
+            plan.read.contains(&folder.path().join("v1")) && plan.read.contains(&folder.path().to_owned())
+        );
+        assert!(!plan.read.contains(&folder.path().join("a")));
     }
 
     #[test]

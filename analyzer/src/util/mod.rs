@@ -15,6 +15,7 @@ pub(crate) mod limit;
 pub mod lock;
 pub mod map;
 pub(crate) mod memory;
+mod names;
 pub(crate) mod nearest;
 pub mod notice;
 pub mod numbers;

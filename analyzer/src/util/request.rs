@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use ureq::Agent;
 use ureq::http::Uri;
+use ureq::unversioned::transport::DefaultConnector;
+
+use super::names::Names;
 
 /// Why an `https` URL is refused where that is so.
 pub const NO_TLS: &str = "this build of rocescope has no TLS: build it with the feature tls, or use http:// to a local proxy or collector that adds TLS";
@@ -36,27 +39,36 @@ pub fn port(url: &str) -> Option<u16> {
 }
 
 /// Makes requests to `url`, each within `most`; a status is no error. The server is in the same network: a proxy is for
-/// the rest of the world. Reads certificates where the URL needs them, and nothing afterwards.
+/// the rest of the world. Reads certificates where the URL needs them, and nothing afterwards: names of hosts are looked up by a
+/// thread of its own, which does `limit` first.
 ///
 /// # Errors
-/// A file of certificates cannot be read or holds none; the URL needs TLS, which this build has not.
-pub fn agent(url: &str, most: Duration, certificates: &Certificates) -> Result<Agent, String> {
+/// A file of certificates cannot be read or holds none; the URL needs TLS, which this build has not; no thread can be
+/// started.
+pub fn agent(
+    url: &str,
+    most: Duration,
+    certificates: &Certificates,
+    limit: impl FnOnce() + Send + 'static,
+) -> Result<Agent, String> {
     let config = Agent::config_builder()
         .timeout_global(Some(most))
         .http_status_as_error(false)
         .max_redirects(0)
         .proxy(None)
         .user_agent(concat!("rocescope/", env!("CARGO_PKG_VERSION")));
-    if !is_encrypted(url) {
-        return Ok(config.build().into());
-    }
     #[cfg(feature = "tls")]
-    return Ok(config.tls_config(encryption(certificates)?).build().into());
+    let config = if is_encrypted(url) { config.tls_config(encryption(certificates)?) } else { config };
     #[cfg(not(feature = "tls"))]
     {
         let _ = certificates;
-        Err(NO_TLS.to_owned())
+        if is_encrypted(url) {
+            return Err(NO_TLS.to_owned());
+        }
     }
+    let names = Names::start(limit)
+        .map_err(|error| format!("cannot start a thread that looks up names of hosts: {error}"))?;
+    Ok(Agent::with_parts(config.build(), DefaultConnector::default(), names))
 }
 
 /// The reason why a request got no answer.

@@ -11,9 +11,30 @@ use super::program::Program;
 use crate::oracle::binary;
 
 /// Attempts of a misbehaving parser, each on a line of its own.
-const ATTEMPTS: usize = 8;
+const ATTEMPTS: usize = 14;
+/// Of these, those that who writes can do in its own folder.
+pub const WRITES: [&str; 3] = ["write in its folder", "rename in its folder", "remove in its folder"];
 /// The variable with the address to which it connects.
 pub const HIJACK: &str = "ROCESCOPE_TEST_HIJACK";
+/// The variable with the folder in which it writes, renames and removes.
+pub const FOLDER: &str = "ROCESCOPE_TEST_HIJACK_FOLDER";
+/// Places with a folder that may be theirs.
+const PLACES: &[&str] = &[
+    "replay",
+    "recording",
+    "attach",
+    "fleet",
+    "damaged",
+    "analysis",
+    "background",
+    "view",
+    "recorder",
+    "publisher",
+    "http",
+    "dump",
+    "clickhouse",
+    "journal",
+];
 /// The file that it writes.
 const WRITTEN: &str = "/tmp/rocescope-hijacked";
 /// Held by a test whose parser may write that file.
@@ -41,18 +62,31 @@ pub fn refused(said: &str, place: &str) {
     done_in(said, place, &[]);
 }
 
-/// The attempts of a running program in these places are all refused.
+/// The attempts of a running program in these places are all refused, but for these.
 ///
 /// # Panics
 /// Panics if one is not, or the program fails.
-pub fn refused_in(program: Program, places: &[&str]) {
-    for place in places {
+pub fn refused_in(program: Program, places: &[(&str, &[&str])]) {
+    for (place, _) in places {
         tried(&program, place);
     }
     let ended = program.interrupt().unwrap();
     assert!(ended.status.success(), "{ended:?}");
-    for place in places {
-        refused(&ended.err, place);
+    for (place, done) in places {
+        done_in(&ended.err, place, done);
+    }
+}
+
+/// Makes a folder with what is renamed and removed there.
+///
+/// # Panics
+/// Panics if that is not possible.
+pub fn victims(folder: &Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    for place in PLACES {
+        for what in ["victim", "removed"] {
+            std::fs::write(folder.join(format!("hijacked-{what}-{place}")), "").unwrap();
+        }
     }
 }
 
@@ -72,10 +106,20 @@ pub fn tried(program: &Program, place: &str) {
 /// Panics if it cannot be started.
 #[must_use]
 pub fn hijacked(arguments: &[&str], folder: &Path) -> (Output, TcpListener) {
+    hijacked_in(arguments, folder, folder)
+}
+
+/// The same; it writes to `own` instead of the working directory.
+///
+/// # Panics
+/// Panics if it cannot be started.
+#[must_use]
+pub fn hijacked_in(arguments: &[&str], folder: &Path, own: &Path) -> (Output, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
+    victims(own);
     let mut command = Command::new(binary::path().unwrap());
-    command.args(arguments).env(HIJACK, address).current_dir(folder);
+    command.args(arguments).env(HIJACK, address).env(FOLDER, own).current_dir(folder);
     (command.output().unwrap(), listener)
 }
 

@@ -26,11 +26,29 @@ impl Screen {
     /// # Errors
     /// Fails if there is no terminal to be had, or it cannot be started.
     pub fn start(netns: &NetNs, arguments: &[&str]) -> Result<Self> {
-        let (ours, theirs) = pty::open().context("no terminal could be made")?;
         let mut command = Command::new(binary::path()?);
-        command.args(arguments).env("TERM", "xterm-256color");
+        command.args(arguments);
+        Self::of(command, None, |command| Ok(netns.run(|| command.spawn())??))
+    }
+
+    /// Starts `command`, with its standard error in a file.
+    ///
+    /// # Errors
+    /// Fails if there is no terminal to be had, or it cannot be started.
+    pub fn start_with(command: Command, error: File) -> Result<Self> {
+        Self::of(command, Some(error), |command| Ok(command.spawn()?))
+    }
+
+    fn of(
+        mut command: Command,
+        error: Option<File>,
+        spawn: impl FnOnce(&mut Command) -> Result<Child>,
+    ) -> Result<Self> {
+        let (ours, theirs) = pty::open().context("no terminal could be made")?;
+        command.env("TERM", "xterm-256color");
         command.stdin(Stdio::from(theirs.try_clone()?));
-        command.stdout(Stdio::from(theirs.try_clone()?)).stderr(Stdio::from(theirs));
+        command.stdout(Stdio::from(theirs.try_clone()?));
+        command.stderr(error.map_or(Stdio::from(theirs), Stdio::from));
         // SAFETY: between fork and exec the closure makes only system calls. It makes the terminal the controlling
         // terminal of the process, from which keys are read.
         unsafe {
@@ -39,7 +57,7 @@ impl Screen {
                 Ok(ioctl_tiocsctty(io::stdin())?)
             });
         }
-        let child = netns.run(|| command.spawn())?.context("rocescope could not be started")?;
+        let child = spawn(&mut command).context("rocescope could not be started")?;
         // The command still holds the other end of the terminal, which would keep the reader waiting.
         drop(command);
         let mut ours = File::from(ours);

@@ -67,7 +67,7 @@ impl Pusher {
             let sender = Sender::new(target).map_err(io::Error::other)?;
             thread.spawn(move || {
                 #[cfg(target_os = "linux")]
-                let _state = sandbox::enter(&Plan::client(request::port(&sender.target.url).unwrap_or(80)));
+                sandbox::confine(&Plan::client(request::port(&sender.target.url).unwrap_or(80)));
                 sender.run(&shared);
             })?;
             Ok(channel)
@@ -151,7 +151,11 @@ struct Sender {
 
 impl Sender {
     fn new(target: Target) -> Result<Self, String> {
-        let agent = request::agent(&target.url, target.timeout, &target.certificates)
+        let limit = || {
+            #[cfg(target_os = "linux")]
+            sandbox::confine(&Plan::names());
+        };
+        let agent = request::agent(&target.url, target.timeout, &target.certificates, limit)
             .map_err(|error| format!("{}: {error}", target.url))?;
         Ok(Self { target, agent, failures: 0, said: None })
     }

@@ -142,14 +142,21 @@ pub(super) fn sync(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates a folder with its parents, each of which is on disk with its name. Rows name hosts, jobs and addresses: no
-/// more than the user and the group may read them, or start what a writer that was taken over leaves there.
-pub(super) fn create(folder: &Path) -> io::Result<()> {
+/// Mode of the folders that hold all others. Rows name hosts, jobs and addresses: no more than the user and the group may
+/// read them, or start what a writer that was taken over leaves there.
+pub(super) const PRIVATE: u32 = 0o750;
+/// Mode of the folders below these.
+pub(super) const BELOW: u32 = 0o777;
+
+/// Creates a folder with its parents, each of which is on disk with its name.
+pub(super) fn create(folder: &Path, mode: u32) -> io::Result<()> {
     let is_new = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
     let new: Vec<&Path> = folder.ancestors().take_while(is_new).collect();
     let mut builder = std::fs::DirBuilder::new();
     #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o750);
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, mode);
+    #[cfg(not(unix))]
+    let _ = mode;
     builder.recursive(true).create(folder)?;
     new.iter().rev().filter_map(|folder| folder.parent()).try_for_each(|parent| {
         // The parent of a relative name is the current folder.

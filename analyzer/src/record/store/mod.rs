@@ -119,6 +119,14 @@ fn sealed(files: usize, last_ns: u64, journal: &Path) -> String {
 }
 
 impl Store {
+    /// Creates a folder with its parents.
+    ///
+    /// # Errors
+    /// If the folder cannot be created.
+    pub fn create(dir: &Path) -> io::Result<()> {
+        layout::create(dir, layout::PRIVATE)
+    }
+
     /// Opens a folder, creating it if needed, and seals rows left by a killed process.
     ///
     /// # Errors
@@ -130,10 +138,10 @@ impl Store {
         keep: Keep,
         queue: bool,
     ) -> io::Result<(Self, Notices)> {
-        layout::create(&layout::journals(dir))?;
-        layout::create(&layout::folder(dir))?;
+        layout::create(&layout::journals(dir), layout::PRIVATE)?;
+        layout::create(&layout::folder(dir), layout::PRIVATE)?;
         if queue {
-            layout::create(&layout::queue(dir))?;
+            layout::create(&layout::queue(dir), layout::PRIVATE)?;
         }
         let mut store = Self {
             dir: dir.to_owned(),

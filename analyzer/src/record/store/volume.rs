@@ -70,6 +70,8 @@ impl Volume {
     /// Recovers the volume of a killed process; `None` while a process writes it, or if the path is not a journal's.
     pub(super) fn recover(path: PathBuf) -> io::Result<Option<Self>> {
         let Some((host, id)) = layout::journal_name(&path) else { return Ok(None) };
+        #[cfg(feature = "test-clock")]
+        crate::util::hijack::here("journal");
         let Some((journal, frames)) = Journal::open(path)? else { return Ok(None) };
         let mut volume = Self::with(journal, id, host);
         let (mut open, mut unfinished) = (Rows::default(), Rows::default());
@@ -340,7 +342,9 @@ impl Visit for Seal<'_> {
         let part = Part::of(self.dir, R::TABLE.name, host, first_ns, id);
         let aside = part.aside();
         if let Some(folder) = part.path.parent() {
-            layout::create(folder)?;
+            // Removed meanwhile, it is made as at the start.
+            layout::create(&layout::folder(self.dir), layout::PRIVATE)?;
+            layout::create(folder, layout::BELOW)?;
         }
         // Left by a process that was killed while sealing.
         let _ = std::fs::remove_file(&aside);

@@ -127,9 +127,12 @@ impl Player {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         let end = limit.map_or(u64::MAX, nanos);
-        let thread = thread::Builder::new()
-            .name("demo-traffic".to_owned())
-            .spawn(move || play(scenario, &ports, end, &theirs))?;
+        let thread = thread::Builder::new().name("demo-traffic".to_owned()).spawn(move || {
+            // Its sockets are open.
+            #[cfg(target_os = "linux")]
+            crate::sandbox::confine(&crate::sandbox::Plan::parser());
+            play(scenario, &ports, end, &theirs)
+        })?;
         Ok(Self { shared, thread: Some(thread) })
     }
 

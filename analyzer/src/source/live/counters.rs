@@ -181,7 +181,7 @@ impl Work {
         self.probe();
         self.publish(None);
         if self.host.is_running() {
-            let _state = sandbox::enter(&self.needs());
+            sandbox::confine(&self.needs());
         }
         let mut counters_due = Instant::now() + interval;
         loop {

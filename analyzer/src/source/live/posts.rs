@@ -182,7 +182,7 @@ impl PostSampler {
             root: HostRoot::at("/"),
         };
         let thread = std::thread::Builder::new().name("posts".into()).spawn(move || {
-            let _state = sandbox::enter(&needs());
+            sandbox::confine(&needs());
             work.run(&stopped);
         });
         let thread = thread.ok()?;

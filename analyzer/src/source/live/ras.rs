@@ -68,7 +68,7 @@ impl RasReader {
         let connect = work.address.sockets().iter().map(std::net::SocketAddr::port).collect();
         let plan = Plan { connect, netlink: true, ..Plan::parser() };
         let thread = std::thread::Builder::new().name("nccl".into()).spawn(move || {
-            let _state = sandbox::enter(&plan);
+            sandbox::confine(&plan);
             work.run(&stopped);
         });
         let thread = thread.ok()?;
@@ -239,7 +239,7 @@ impl Processes {
     fn start() -> Option<Self> {
         let ((ask, asked), (tell, found)) = (mpsc::channel::<BTreeSet<u32>>(), mpsc::channel());
         let find = move || {
-            let _state = sandbox::enter(&Self::needs());
+            sandbox::confine(&Self::needs());
             // Processes of others are identified only by PID, for which sysfs is not needed.
             let root = HostRoot::at("/");
             let mut known = Found::new();

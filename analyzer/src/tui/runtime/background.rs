@@ -2,8 +2,8 @@
 //! findings, and freeing memory.
 //!
 //! Each kind of work has a slot of its own, and a newer piece of work replaces one that still waits there; files alone
-//! all get written. Two threads take from the slots: an analysis of 65,536 flows lasts longer than a key may wait for
-//! its values, so it has the second for itself.
+//! all get written. Three threads take from the slots: an analysis of 65,536 flows lasts longer than a key may wait for
+//! its values, so it has the second for itself, and files the third, which alone may write.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -52,7 +52,6 @@ pub(in crate::tui) enum Done {
 enum Work {
     Sample(Box<Preparation>),
     Values(Box<ValuesRequest>),
-    Write(Box<File>),
     Free(Vec<Box<dyn Any + Send>>),
 }
 
@@ -81,7 +80,6 @@ impl Slots {
     fn take(&mut self) -> Option<Work> {
         let values = self.values.take().map(Work::Values);
         let next = values.or_else(|| self.sample.take().map(Work::Sample));
-        let next = next.or_else(|| self.files.pop_front().map(|file| Work::Write(Box::new(file))));
         next.or_else(|| (!self.discarded.is_empty()).then(|| Work::Free(std::mem::take(&mut self.discarded))))
     }
 }
@@ -112,6 +110,18 @@ impl Shared {
             slots = self.changed.wait(slots).unwrap_or_else(PoisonError::into_inner);
         }
         None
+    }
+
+    /// The next file; `None` when the view is gone and all are written.
+    fn next_file(&self) -> Option<File> {
+        let mut slots = self.slots();
+        loop {
+            let file = slots.files.pop_front();
+            if file.is_some() || slots.closed {
+                return file;
+            }
+            slots = self.changed.wait(slots).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// The next analysis: after `rested` unless it is urgent; `None` when the view is gone.
@@ -174,11 +184,16 @@ impl Background {
         let shared = Arc::new(Shared::default());
         let (sender, done) = mpsc::channel();
         let first = (Arc::clone(&shared), Results { done: sender.clone(), waker: waker()? });
-        let second = (Arc::clone(&shared), Results { done: sender, waker: waker()? });
+        let second = (Arc::clone(&shared), Results { done: sender.clone(), waker: waker()? });
+        let third = (Arc::clone(&shared), Results { done: sender, waker: waker()? });
         let sink = Arc::clone(&shared);
         let registration =
             deferred::send_discarded_to(move |value| sink.change(|slots| slots.discarded.push(value)));
         let background = Self { shared, done, busy: false, files: 0, _discarded: registration };
+        thread::Builder::new().name("files".into()).spawn(move || serve_files(&third.0, &third.1))?;
+        // Of the threads of the view, that one alone keeps the folder it writes to.
+        #[cfg(target_os = "linux")]
+        crate::sandbox::write_to_terminal_only();
         thread::Builder::new().name("background".into()).spawn(move || serve(&first.0, &first.1))?;
         thread::Builder::new()
             .name("analysis".into())
@@ -255,21 +270,40 @@ impl Drop for Background {
     }
 }
 
-/// Work of the first thread: samples, values and files.
+/// Takes the right to write from the calling thread.
+fn read_only(place: &'static str) {
+    #[cfg(target_os = "linux")]
+    crate::sandbox::write_nothing();
+    #[cfg(feature = "test-clock")]
+    crate::util::hijack::here(place);
+    #[cfg(not(feature = "test-clock"))]
+    let _ = place;
+}
+
+/// Work of the first thread: samples and values.
 fn serve(shared: &Shared, results: &Results) {
+    read_only("background");
     background::stand_back();
     while let Some(work) = shared.next() {
         match work {
             Work::Sample(preparation) => results.send(Done::Sample(Box::new(preparation.run()))),
             Work::Values(wanted) => results.send(Done::Values(wanted.make().map(Box::new))),
-            Work::Write(file) => results.send(Done::Written(files::write(*file))),
             Work::Free(discarded) => drop(discarded),
         }
     }
 }
 
+/// Work of the third thread: files.
+fn serve_files(shared: &Shared, results: &Results) {
+    background::stand_back();
+    while let Some(file) = shared.next_file() {
+        results.send(Done::Written(files::write(file)));
+    }
+}
+
 /// Work of the second thread: analyses.
 fn serve_analyses(shared: &Shared, results: &Results, options: report::Options) {
+    read_only("analysis");
     background::stand_back();
     let mut analyst = Analyst::new(options);
     let mut rested = Instant::now();

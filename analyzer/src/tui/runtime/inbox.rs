@@ -95,6 +95,8 @@ impl Inbox {
         let news = Arc::new(Mutex::new(News::default()));
         let shared = Arc::clone(&news);
         thread::Builder::new().name("inbox".into()).spawn(move || {
+            #[cfg(target_os = "linux")]
+            crate::sandbox::write_nothing();
             let mut ended = false;
             for update in updates {
                 ended = match update {

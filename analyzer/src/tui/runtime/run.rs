@@ -83,10 +83,12 @@ fn show(
 ) -> Result<()> {
     let mut waiter = Waiter::new()?;
     let Feed { updates, commands } = feed;
+    // First: it limits this thread.
+    let background = Background::start(options.report.clone(), || waiter.waker())
+        .context("no thread for the interactive view")?;
     let mut session = Session {
         inbox: Inbox::collect(updates).context("no thread for the interactive view")?,
-        background: Background::start(options.report.clone(), || waiter.waker())
-            .context("no thread for the interactive view")?,
+        background,
         app: App::new(options),
         commands,
         end: None,
@@ -95,6 +97,8 @@ fn show(
         events: false,
         failed: None,
     };
+    #[cfg(feature = "test-clock")]
+    crate::util::hijack::here("view");
     let result = session.run(guard, &mut waiter, stopped);
     session.send(Command::Stop);
     session.background.finish_files();
