@@ -137,6 +137,11 @@ fn a_replay_goes_back_to_what_is_no_longer_kept() {
     terminal.press_until("Enter", "the second minute, read again", there).unwrap();
     // From there on as before, at maximum speed.
     terminal.press_until("Space", "the end again", |screen| title(screen).contains("ENDED")).unwrap();
+    // From the end it plays: one key, and the time goes on by itself.
+    terminal.press(&["Space"]).unwrap();
+    let goes = |screen: &str| clock(screen).is_some_and(|time| ("12:00:03".."12:20").contains(&time));
+    let screen = terminal.until("a replay that goes on", goes).unwrap();
+    assert!(title(&screen).contains("▶ 1x"), "{screen}");
     quit(&terminal);
 
     // Input from a pipe cannot be read again.

@@ -52,6 +52,9 @@ pub(super) fn live(args: LiveArgs, color: Color) -> Result<()> {
     }
     let mut config = source(args.source, netns, &args.view, &views)?;
     let settings = args.flight.settings();
+    if let Some(tui) = &mut views.tui {
+        tui.dumps = settings.is_some();
+    }
     if settings.is_some() {
         // The flight recorder needs samples and events, whatever the output needs.
         (config.samples, config.events_to_view) = (true, true);
@@ -81,6 +84,8 @@ fn attached(socket: PathBuf, view: &ViewArgs, color: Color) -> Result<()> {
     let mut views = views(view, None)?;
     if let Some(tui) = &mut views.tui {
         tui.host = host_name();
+        // Whether it keeps the last minutes the agent alone knows.
+        tui.dumps = true;
     }
     let output = chosen(view);
     let connection = attach::connect(attach::Options {

@@ -169,7 +169,9 @@ fn place(finding: &Finding) -> Option<String> {
         (None, None) => (None, links_of_flows(finding)),
         (None, at) => (None, at),
     };
-    let switch = place.switch_port.as_deref().map(switch_ports);
+    // A problem of a host is not one of the port at which it was seen.
+    let at_host = matches!(place.hop.as_deref(), Some("requester" | "responder"));
+    let switch = place.switch_port.as_deref().filter(|_| !at_host).map(switch_ports);
     listed([hop, at.map(|at| format!("{at}{}", peers(finding))), switch], NEXT)
 }
 

@@ -209,7 +209,7 @@ pub fn syndrome(aeth: u32) -> String {
     let value = syndrome & 0x1F;
     match (syndrome >> 5) & 3 {
         0 => format!("ACK, {value} credits"),
-        1 => format!("RNR NAK, wait {}", rnr_timer(value)),
+        1 => format!("RNR NAK, RNR timer {}", rnr_timer(value)),
         3 => {
             let name = match value {
                 0 => "PSN sequence error",

@@ -115,7 +115,7 @@ fn hexadecimal_lines() {
 fn syndromes_in_words() {
     assert_eq!(syndrome(0x6000_0000), "NAK: PSN sequence error");
     assert_eq!(syndrome(0x6200_0000), "NAK: remote access error");
-    assert_eq!(syndrome(0x2100_0000), "RNR NAK, wait 10.0 µs");
-    assert_eq!(syndrome(0x2000_0000), "RNR NAK, wait 655 ms");
+    assert_eq!(syndrome(0x2100_0000), "RNR NAK, RNR timer 10.0 µs");
+    assert_eq!(syndrome(0x2000_0000), "RNR NAK, RNR timer 655 ms");
     assert_eq!(syndrome(u32::MAX), "AETH not captured");
 }

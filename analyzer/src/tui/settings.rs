@@ -17,6 +17,7 @@ use crate::util::nearest::hint;
 
 /// Settings of the terminal UI.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is something of its own")]
 pub struct Options {
     /// Options of the report.
     pub report: report::Options,
@@ -48,6 +49,8 @@ pub struct Options {
     pub notes: Vec<String>,
     /// The name of the host that is watched live.
     pub host: Option<String>,
+    /// True if the source keeps the last minutes for dumps.
+    pub dumps: bool,
 }
 
 impl Default for Options {
@@ -68,6 +71,7 @@ impl Default for Options {
             schedule: None,
             notes: Vec::new(),
             host: None,
+            dumps: false,
         }
     }
 }

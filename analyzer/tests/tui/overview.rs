@@ -80,8 +80,12 @@ fn the_worst_problem_is_selected_at_first() {
         let buffer = terminal.backend().buffer();
         let (width, lines) = (usize::from(buffer.area.width), text(app));
         let rows = buffer.content.chunks(width).zip(lines.lines()).skip(12);
-        let reversed = |row: &[ratatui::buffer::Cell]| row[3].modifier.contains(Modifier::REVERSED);
-        rows.filter(|(row, _)| reversed(row)).map(|(_, line)| line.to_owned()).collect::<Vec<_>>()
+        // A bar stands before the one that opens while the user has selected none.
+        let chosen = |row: &[ratatui::buffer::Cell]| {
+            row[0].symbol() == "▌" || row[3].modifier.contains(Modifier::REVERSED)
+        };
+        let line = |line: &str| line.chars().skip(1).collect::<String>();
+        rows.filter(|(row, _)| chosen(row)).map(|(_, text)| line(text)).collect::<Vec<_>>()
     };
     let mut app = after(&World::sick(), USUAL, 30);
     let worst = app.view.verdict().unwrap().worst.unwrap().title.clone();

@@ -124,11 +124,24 @@ fn on_host(sample: &mut Sample) {
         (link.name, link.direction) = (name.into(), Some(direction));
         link.speed_mbps = Some(SPEED_MBPS);
     }
-    sample.owners = Arc::new(owners(sample));
+    sample.owners = Arc::new(owners(sample, POD));
+}
+
+/// The pod of the process.
+const POD: &str = "trainer-0";
+
+/// The same in a pod of another name.
+pub(super) fn in_pod(mut updates: Vec<Update>, pod: &str) -> Vec<Update> {
+    for update in &mut updates {
+        if let Update::Sample(sample) = update {
+            sample.owners = Arc::new(owners(sample, pod));
+        }
+    }
+    updates
 }
 
 /// The local queue pairs, all of one process, as the kernel lists them.
-fn owners(sample: &Sample) -> Owners {
+fn owners(sample: &Sample, pod: &str) -> Owners {
     let is_local =
         |link: u16| LINKS.get(usize::from(link)).is_some_and(|(_, way)| *way == Direction::Ingress);
     let device = |link: u16| format!("mlx5_{}", link / 2);
@@ -141,7 +154,7 @@ fn owners(sample: &Sample) -> Owners {
         state: Some("RTS"),
         pid: Some(4_711),
         comm: Some("python3".into()),
-        pod: Some("trainer-0".into()),
+        pod: Some(pod.into()),
     };
     let gid = |key: &FlowKey| match address(key.family, key.dst) {
         Address::Ip(IpAddr::V4(ip)) => ip.to_ipv6_mapped(),

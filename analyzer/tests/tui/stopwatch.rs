@@ -21,6 +21,7 @@ const LIMIT: usize = 10;
 const TOO_LONG: usize = LIMIT + 1;
 /// Wanted of the answer to whether it is healthy.
 const AT_ONCE: usize = 2;
+const POD: &str = "llama3-70b-pretrain-job-replica0-rank-17";
 const SIZES: [(u16, u16); 2] = [USUAL, (160, 48)];
 const BEGIN: &str = "<!-- the test `stopwatch` makes this table -->\n";
 const END: &str = "<!-- end of the table -->\n";
@@ -44,6 +45,12 @@ fn cases() -> Vec<Case> {
         let app = sizes::until(&updates, length * number + length * 3 / 4);
         all.push(Case { name, right, app });
     }
+    // Names as long as clusters make them.
+    let long = sizes::in_pod(updates, POD);
+    let app = sizes::until(&long, length * 2 + length * 3 / 4);
+    all.push(Case { name: "demo: loss, pod of 40 letters", right: Some("Loss upstream"), app });
+    let app = after(&World::ipv6(), USUAL, 12);
+    all.push(Case { name: "congestion, IPv6", right: Some("ECN congestion"), app });
     let captures: [(&str, &str, &[&str]); 6] = [
         ("loss between two taps", "Loss between", &["e1_loss1.h0.pcap.gz", "e1_loss1.h1.pcap.gz"]),
         ("ECN marking by RED", "ECN congestion", &["f1_ecn_red.h1.pcap.gz"]),
@@ -124,7 +131,7 @@ impl<'a> Read<'a> {
 
     /// The same of the first word below the title that is one of these, without marks around it.
     fn until_any(&self, wanted: &[String]) -> Answer {
-        let is = |word: &&str| wanted.iter().any(|one| one == bare(word));
+        let is = |word: &&str| wanted.iter().any(|one| names(bare(word), one));
         let below = &self.words[self.title..];
         below.iter().position(is).map(|at| seconds(self.title + at + 1)).into()
     }
@@ -148,6 +155,17 @@ impl<'a> Read<'a> {
         let end = (self.title..self.words.len()).filter(named).find_map(other)?;
         Some(seconds(end + 1))
     }
+}
+
+/// True if a word is this name, or its beginning and end around a cut.
+fn names(word: &str, name: &str) -> bool {
+    /// Letters that tell a name from others.
+    const ENOUGH: usize = 8;
+    let cut = word.split_once('…');
+    word == name
+        || cut.is_some_and(|(head, tail)| {
+            name.starts_with(head) && name.ends_with(tail) && head.len() + tail.len() >= ENOUGH
+        })
 }
 
 /// A word without marks around it.

@@ -546,3 +546,48 @@ fn values_of_many_flows_follow_the_key_that_asks_for_them() {
     press(&mut app, &[Key::Char('s'), Key::Char('o'), Key::Tab]);
     assert!(!app.awaited());
 }
+
+/// What Space says to a replay that has ended makes the source itself go on, until it ends again.
+#[test]
+fn a_capture_that_was_read_plays_to_its_end_again() {
+    use rocescope::source::feed::Update;
+    use rocescope::source::replay;
+    let capture =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/f1_ecn_red.h1.pcap.gz");
+    let watched = replay::Emit::Watch(std::time::Duration::from_millis(20));
+    let options = replay::Options { files: vec![capture], emit: watched, ..replay::Options::default() };
+    let feed = replay::start(options).unwrap();
+    let mut app = App::new(Options { speed: Some(f64::INFINITY), ..super::options() });
+    app.on_resize(160, 48);
+    let until_the_end = |app: &mut App| {
+        let mut times = Vec::new();
+        loop {
+            match feed.updates.recv_timeout(std::time::Duration::from_secs(20)).expect("the replay goes on") {
+                Update::Sample(sample) => {
+                    times.push(sample.time_ns);
+                    app.on_sample(Arc::from(sample));
+                }
+                Update::Events(events) => app.on_events(&events),
+                Update::Restarted => app.on_restart(),
+                Update::Ended(result) => {
+                    result.unwrap();
+                    app.on_end(End::Done);
+                    return times;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    let last_ns = until_the_end(&mut app).into_iter().max();
+    // The cursor of the timeline is of the picture before.
+    press(&mut app, &[Key::Char('+'), Key::Left]);
+    assert!(app.screens.overview.chart.cursor_ns.is_some());
+    for command in press(&mut app, &[Key::Char(' ')]).commands() {
+        feed.commands.send(command).unwrap();
+    }
+    assert_eq!(app.screens.overview.chart.cursor_ns, None);
+    assert!(text(&app).contains("▶ to "), "{}", text(&app));
+    let times = until_the_end(&mut app);
+    assert_eq!(times.iter().copied().max(), last_ns);
+    assert!(times.len() > 3, "it is played, not read at once: {times:?}");
+}

@@ -1,5 +1,7 @@
 //! The lines at the top: source and time, counters, verdict, capture loss, screens.
 
+mod below;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
@@ -11,10 +13,8 @@ use crate::sample::SourceKind;
 use crate::tui::app::{App, tabs};
 use crate::tui::column::compact;
 use crate::tui::data::Data;
-use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::screen::Screen;
-use crate::tui::screens::overview::problems::Impact;
 use crate::tui::screens::{findings, near_second, overview, own_losses, time_range};
 use crate::tui::timeline::End;
 use crate::tui::view::{AsOf, Concluded};
@@ -35,10 +35,10 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
         schedule(buffer, at, app);
     }
     if let Some(data) = &app.view.data {
-        let impact = impact(app);
+        let impact = below::impact(app);
         let rest = verdict(buffer, at, app, data, impact.is_some());
         match impact {
-            Some(impact) => below_verdict(buffer, at, app, &rest, impact),
+            Some(impact) => below::render(buffer, at, app, &rest, impact),
             None => metrics(buffer, at, app, data),
         }
         warning(buffer, at, data, app.view.timeline.end.is_none());
@@ -56,7 +56,7 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
     // How it is comes first, then the name of the program where there is room.
     let mut left = badges_in(app, room);
     if left.width == 0 || at.title.width >= BOXED {
-        left.push(" rocescope ", theme::SELECTED.patch(theme::BOLD));
+        left.push(" rocescope ", theme::BOLD);
     }
     left.push(" ", theme::PLAIN);
     if let Some(data) = &app.view.data {
@@ -101,13 +101,14 @@ const NAMES: usize = 18;
 
 /// The state in badges, for a title with this room; nothing while it is not known.
 fn badges_in(app: &App, room: usize) -> Spans {
+    app.view.data.as_ref().map(|data| state(app, data, badge_room(app, room))).unwrap_or_default()
+}
+
+/// The room of badges in that of the title, and whether it is wide.
+fn badge_room(app: &App, room: usize) -> (usize, bool) {
     let wide = app.view.size.0 >= BOXED;
     let others = NAMES + if wide { " rocescope ".len() } else { 0 };
-    app.view
-        .data
-        .as_ref()
-        .map(|data| state(app, data, (room.saturating_sub(others), wide)))
-        .unwrap_or_default()
+    (room.saturating_sub(others), wide)
 }
 
 /// The area of the badges in the title.
@@ -291,76 +292,6 @@ fn coverage(app: &App, long: bool) -> Option<Spans> {
     Some(spans)
 }
 
-/// Time, cost and ends of the worst problem, for the overview: its timeline has the counters.
-fn impact(app: &App) -> Option<Impact> {
-    (app.view.screen == Screen::Overview).then(|| overview::problems::impact(&app.view)).flatten()
-}
-
-/// When and who, then cost and place of the worst problem, or all in one line. `rest`: the end of the sentence above.
-fn below_verdict(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, impact: Impact) {
-    let width = usize::from(at.metrics.width);
-    // The key opens what is selected.
-    let (key, hint) = if app.screens.overview.opens_worst(&app.view) {
-        (format!("{} ", app.view.options.keys.first(Input::Open)), "why + fix ")
-    } else {
-        (String::new(), "")
-    };
-    let hinted = width.saturating_sub(key.chars().count() + hint.len() + 3);
-    let Impact { time, parts, mut who } = impact;
-    let mut spans = part("   ", theme::PLAIN);
-    let mut last = at.metrics;
-    if at.cost.is_empty() {
-        who.extend(parts);
-        begin(&mut spans, rest, &time, &who, hinted);
-        fill(&mut spans, who, hinted);
-    } else {
-        begin(&mut spans, rest, &time, &who, width - 1);
-        let mut below = fill(&mut spans, who, width - 1);
-        line(buffer, at.metrics, 0, &spans.into_line());
-        (spans, last) = (part("   ", theme::PLAIN), at.cost);
-        below.extend(parts);
-        fill(&mut spans, below, hinted);
-    }
-    if let Some(seen) = coverage(app, false)
-        && spans.width + seen.width + 6 <= hinted
-    {
-        spans.push(" · ", theme::DIM).append(seen);
-    }
-    let gap = width.saturating_sub(spans.width + key.chars().count() + hint.len());
-    spans.push(" ".repeat(gap), theme::PLAIN).push(key, theme::KEY).push(hint, theme::DIM);
-    line(buffer, last, 0, &spans.into_line());
-}
-
-/// Columns that are left for a part behind others.
-fn left(spans: &Spans, most: usize) -> usize {
-    most.saturating_sub(spans.width + if spans.width == 3 { 0 } else { 3 })
-}
-
-/// The rest of the sentence and the time, in `most` columns: how long a problem lasts comes after the `others`.
-fn begin(spans: &mut Spans, rest: &str, time: &overview::problems::When, others: &[String], most: usize) {
-    if !rest.is_empty() {
-        spans.push(cut(rest, most.saturating_sub(3), false), theme::BOLD);
-    }
-    let others: usize = others.iter().map(|part| part.chars().count() + 3).sum();
-    let free = left(spans, most);
-    let time = time.best(|form| form.chars().count() + others <= free, |form| form.chars().count() <= free);
-    fill(spans, time.into_iter().map(str::to_owned).collect(), most);
-}
-
-/// Adds whole parts, as half a figure says nothing; returns those without room.
-fn fill(spans: &mut Spans, parts: Vec<String>, most: usize) -> Vec<String> {
-    let mut others = Vec::new();
-    for part in parts {
-        if part.chars().count() <= left(spans, most) {
-            let gap = if spans.width == 3 { "" } else { " · " };
-            spans.push(format!("{gap}{part}"), theme::PLAIN);
-        } else {
-            others.push(part);
-        }
-    }
-    others
-}
-
 /// The sentence of the worst problem, or that there is none. Returns what `continues` in the next line.
 fn verdict(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data, continues: bool) -> String {
     let width = usize::from(at.verdict.width);
@@ -442,13 +373,13 @@ fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, St
             // Where it continues the time stands in the next line.
             let since = worst.since_ns().filter(|_| !continues);
             let since = since.map(|ns| format!("  since {}", app.view.data_end(None).clock(ns)));
-            // Its own page has the sentence right below, whole.
+            // Its own page has the sentence right below, whole, and its ends further down.
             let shown =
                 (app.view.screen == Screen::Problem).then(|| app.screens.problem.at(&app.view)).flatten();
             let own =
                 shown.and_then(|at| concluded.findings.get(at)).is_some_and(|one| std::ptr::eq(one, worst));
             if own {
-                (part(format!(" {}", verdict.sentence()), theme::PLAIN), String::new())
+                (part(format!(" {}", ends(app, worst, width)), theme::PLAIN), String::new())
             } else {
                 diagnosis(&concluded, &worst.title, (width, continues), since.as_deref().unwrap_or(""))
             }
@@ -468,6 +399,13 @@ fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, St
     };
     spans.push(stale, theme::text(Level::Warning));
     (spans, rest)
+}
+
+/// Both ends of a problem in `width` columns, or what else its page does not say.
+fn ends(app: &App, finding: &Finding, width: usize) -> String {
+    let forms = overview::problems::both_ends(finding, &app.view);
+    let form = forms.into_iter().find(|form| form.chars().count() < width);
+    form.unwrap_or_else(|| format!("problems: {}", overview::problems::about(&app.view)))
 }
 
 /// Badge and text in place of the verdict where there are no packets.
@@ -528,9 +466,9 @@ fn active_kinds(concluded: &Concluded<'_>) -> Vec<(Problem, Level, bool)> {
     kinds
 }
 
-/// Active kinds that fit: whole names (on narrow screens of the first alone), else words, else fewer and how many more.
-fn badges(concluded: &Concluded<'_>, room: usize, wide: bool) -> Spans {
-    let kinds = active_kinds(concluded);
+/// Active kinds that fit: whole names (on narrow screens of the first alone), else words, else fewer; and how many more
+/// there are, in words.
+fn badge_parts(kinds: &[(Problem, Level, bool)], room: usize, wide: bool) -> (Vec<Spans>, String) {
     let form = |long: bool, count: usize| {
         let word =
             |at: usize, kind: Problem| if long && (wide || at == 0) { kind.badge() } else { kind.word() };
@@ -539,15 +477,48 @@ fn badges(concluded: &Concluded<'_>, room: usize, wide: bool) -> Spans {
         let parts = kinds.iter().take(count).enumerate();
         let parts = parts
             .map(|(at, (kind, level, quiet))| badge(*level, word(at, *kind), look(*level, *quiet)))
-            .collect();
-        let (mut spans, _) = join(parts, usize::MAX, " ");
-        if count < kinds.len() {
-            spans.push(format!(" +{}", kinds.len() - count), theme::BOLD);
-        }
-        spans
+            .collect::<Vec<Spans>>();
+        let hidden = kinds.len().saturating_sub(count);
+        (parts, if hidden > 0 { format!(" +{hidden}") } else { String::new() })
+    };
+    let width = |(parts, more): &(Vec<Spans>, String)| {
+        parts.iter().map(|part| part.width + 1).sum::<usize>().saturating_sub(1) + more.len()
     };
     let mut forms = (1..=kinds.len()).rev().flat_map(|count| [form(true, count), form(false, count)]);
-    forms.find(|spans| spans.width <= room).unwrap_or_else(|| form(false, 1))
+    forms.find(|form| width(form) <= room).unwrap_or_else(|| form(false, 1))
+}
+
+fn badges(concluded: &Concluded<'_>, room: usize, wide: bool) -> Spans {
+    let (parts, more) = badge_parts(&active_kinds(concluded), room, wide);
+    let (mut spans, _) = join(parts, usize::MAX, " ");
+    spans.push(more, theme::BOLD);
+    spans
+}
+
+/// What a badge at this column of the title opens.
+pub(super) enum Badge {
+    /// The finding of this number.
+    Finding(usize),
+    /// The list: it counts those without room.
+    All,
+}
+
+/// The badge at this column of the title; `None` where there is none of an active problem.
+pub(super) fn badge_at(app: &App, at: &Layout, x: u16) -> Option<Badge> {
+    let concluded = app.view.concluded()?;
+    let room = usize::from(at.title.width).saturating_sub(times(at, app, false).width + 2);
+    let (room, wide) = badge_room(app, room);
+    let kinds = active_kinds(&concluded);
+    let (parts, _) = badge_parts(&kinds, room, wide);
+    let mut left = 0;
+    for (part, (kind, ..)) in parts.iter().zip(&kinds) {
+        if (left..left + part.width).contains(&usize::from(x)) {
+            let of_kind = |one: &Finding| one.active && one.is_problem() && Problem::of(one) == Some(*kind);
+            return concluded.findings.iter().position(of_kind).map(Badge::Finding);
+        }
+        left += part.width + 1;
+    }
+    (parts.len() < kinds.len()).then_some(Badge::All)
 }
 
 /// The `title` of the worst finding, `since` when, and ended kinds; second the rest of the title, if it `continues`.

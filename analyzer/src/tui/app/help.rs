@@ -34,6 +34,41 @@ const PEERS: [(&str, &str); 5] = [
 /// Columns of the matrix's list that the table of queue pairs explains.
 const PAIR_COLUMNS: [&str; 6] = ["LOST", "RETX", "NAK rx", "RNR rx", "CE %", "p99"];
 
+const OVERVIEW: Screens = Screen::Overview.only();
+const CHARTS: Screens = OVERVIEW.and(Screen::Problem.only());
+const LINKS: Screens = OVERVIEW.and(Screen::Links.only());
+const STEPS: Screens = OVERVIEW.and(Screen::Bursts.only());
+const EVENTS: Screens = OVERVIEW.and(Screen::Events.only()).and(Screen::Detail.only());
+
+/// Words that screens use, and what they mean.
+const WORDS: [(Screens, &str, &str); 13] = [
+    (CHARTS, "throughput", "mean of each column of the timeline, all packets once"),
+    (
+        CHARTS,
+        "lost, retransmit",
+        "packets lost upstream of a tap, and packets with a PSN that was sent before",
+    ),
+    (CHARTS, "NAK, RNR NAK", "refused or missing packets; receiver without a posted buffer"),
+    (
+        CHARTS,
+        "ECN CE, CNP",
+        "share of packets that a queue marked, and the notifications that slow senders down",
+    ),
+    (CHARTS, "p99 latency", "99 of 100 requests are answered within it"),
+    (
+        CHARTS,
+        "figures, peak",
+        "left of the chart: in the time range named below; right: the highest column, per second or per column",
+    ),
+    (LINKS, "max/mean", "the busiest link against the mean of the links: 1.00 is even"),
+    (LINKS, "Jain", "Jain's fairness index of the links: 1.00 is even, 0.50 is all on one of two"),
+    (LINKS, "effective flows", "number of equal flows with the same entropy: what ECMP can balance"),
+    (STEPS, "duty cycle, busy", "share of the bins in which packets were seen"),
+    (STEPS, "peak/mean", "the busiest bin against the mean of all"),
+    (EVENTS, "GBN", "go-back-N: packets retransmitted from the missing one on"),
+    (EVENTS, "SR", "selective repeat: only what was missing is retransmitted"),
+];
+
 /// Effects of the mouse, while it is captured.
 const MOUSE: [(&str, &str); 4] = [
     (
@@ -52,23 +87,7 @@ pub(in crate::tui) fn lines(view: &View) -> Vec<Line<'static>> {
     // The box is as wide as the screen up to a limit, with a border on both sides.
     let width = usize::from(view.size.0.min(WIDEST).saturating_sub(2)).saturating_sub(NAMES + 3);
     let entry = |name: &str, text: &str| entry(name, text, width);
-    let title = format!("Keys of this screen: {}", screen.title());
-    let mut lines = vec![Line::styled(title, theme::BOLD)];
-    // What most people look for, then keys of this screen alone.
-    let order = |b: &Binding| match b.input {
-        Input::Open => 0,
-        _ if b.on != Screens::ALL => 1,
-        _ => 2,
-    };
-    for place in 0..=2 {
-        let bindings = KEYMAP.iter().filter(|b| b.on.has(screen) && order(b) == place);
-        lines.extend(bindings.flat_map(|b| entry(&view.options.keys.shown(b), b.help)));
-    }
-    if view.options.mouse {
-        lines.push(Line::default());
-        lines.push(Line::styled("Mouse", theme::BOLD));
-        lines.extend(MOUSE.iter().flat_map(|(what, does)| entry(what, does)));
-    }
+    let mut lines = keys(view, width);
     let mut section = |title: &'static str, entries: Vec<Line<'static>>| {
         lines.push(Line::default());
         lines.push(Line::styled(title, theme::BOLD));
@@ -100,6 +119,10 @@ pub(in crate::tui) fn lines(view: &View) -> Vec<Line<'static>> {
     if screen == Screen::Events {
         section("Events", CLASSES.iter().flat_map(|class| entry(class.word, class.help)).collect());
     }
+    let words: Vec<_> = WORDS.iter().filter(|(on, ..)| on.has(screen)).collect();
+    if !words.is_empty() {
+        section("Words", words.into_iter().flat_map(|(_, word, means)| entry(word, means)).collect());
+    }
     if !view.options.notes.is_empty() {
         let notes = view.options.notes.iter().map(|note| plain(note));
         let entries = notes.flat_map(|note| {
@@ -109,6 +132,39 @@ pub(in crate::tui) fn lines(view: &View) -> Vec<Line<'static>> {
         section(RIGHTS, entries.collect());
     }
     lines
+}
+
+/// The keys of the screen, and what the mouse does.
+fn keys(view: &View, width: usize) -> Vec<Line<'static>> {
+    let (screen, entry) = (view.screen, |name: &str, text: &str| entry(name, text, width));
+    let title = format!("Keys of this screen: {}", screen.title());
+    let mut lines = vec![Line::styled(title, theme::BOLD)];
+    // What most people look for, then keys of this screen alone.
+    let order = |b: &Binding| match b.input {
+        Input::Open => 0,
+        _ if b.on != Screens::ALL => 1,
+        _ => 2,
+    };
+    for place in 0..=2 {
+        let bindings = KEYMAP.iter().filter(|b| b.on.has(screen) && order(b) == place && works(view, b));
+        lines.extend(bindings.flat_map(|b| entry(&view.options.keys.shown(b), b.help)));
+    }
+    if view.options.mouse {
+        lines.push(Line::default());
+        lines.push(Line::styled("Mouse", theme::BOLD));
+        lines.extend(MOUSE.iter().flat_map(|(what, does)| entry(what, does)));
+    }
+    lines
+}
+
+/// True if a key does something here: without speed, recorder or rows some do not.
+fn works(view: &View, binding: &Binding) -> bool {
+    match binding.input {
+        Input::Faster | Input::Slower => view.timeline.speed.is_some(),
+        Input::Dump => view.options.dumps,
+        Input::Copy => view.screen != Screen::Bursts,
+        _ => true,
+    }
 }
 
 /// Section of what threads gave up, and which capabilities they keep: the first notices of the run.

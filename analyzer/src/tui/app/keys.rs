@@ -156,6 +156,12 @@ impl App {
                 self.screens.problem.show(&self.view, at);
                 self.show_screen(Screen::Problem);
             }
+            Effect::Row(screen, at) => {
+                if let (Some(_), Some(cursor)) = (at, self.screens.page_mut(screen).selection()) {
+                    cursor.selected = at;
+                }
+                self.show_screen(screen);
+            }
             Effect::Packet(opened) => self.overlay = Overlay::Packet(opened),
             Effect::Overlay(overlay) => self.overlay = overlay,
         }

@@ -36,9 +36,9 @@ use super::prompt::Prompt;
 use super::screen::Screen;
 use super::screens::{Screens, packet};
 pub use super::timeline::End;
-use super::view::View;
+use super::view::{AsOf, View};
 use crate::model::TimeRange;
-use crate::sample::{EventSample, PeerKey, Sample};
+use crate::sample::{EventSample, PeerKey, Sample, SourceKind};
 use crate::source::feed::Command;
 use crate::util::deferred::{Deferred, discard};
 
@@ -72,6 +72,21 @@ pub enum Action {
     Quit,
 }
 
+impl Action {
+    /// What the source is told, in this order.
+    #[must_use]
+    pub fn commands(self) -> Vec<Command> {
+        match self {
+            Self::Send(command) => vec![command],
+            // After its end a source that is rewound stands still at the target.
+            Self::Play { from_ns, speed } => {
+                vec![Command::Rewind(from_ns), Command::Speed(speed), Command::Pause(false)]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// The state of the terminal UI.
 #[derive(Debug)]
 pub struct App {
@@ -85,6 +100,8 @@ pub struct App {
     pub overlay: Overlay,
     /// The line that is being typed.
     pub prompt: Option<Prompt>,
+    /// Time of the latest earlier sample that was to be analysed.
+    asked_ns: Option<u64>,
 }
 
 impl App {
@@ -97,6 +114,7 @@ impl App {
             back_to: Screen::Qps,
             overlay: Overlay::None,
             prompt: None,
+            asked_ns: None,
         }
     }
 
@@ -194,6 +212,9 @@ impl App {
                 .retransmitted((before_ns, &before), (sample.time_ns, &Retransmissions::of(&sample, &gaps)));
         }
         if let Some(next) = next {
+            if sample.kind == SourceKind::Replay {
+                self.view.timeline.keep(&sample);
+            }
             self.view.timeline.history.append(next, &sample, last);
             self.view.log.settle(sample.time_ns);
         }
@@ -233,6 +254,7 @@ impl App {
     pub fn on_restart(&mut self) {
         self.forget_events();
         self.view.timeline.history.clear();
+        self.view.timeline.forget_samples();
         (self.view.newest, self.view.analysis) = (None, None);
     }
 
@@ -260,6 +282,13 @@ impl App {
             self.view.timeline.history.set_entropy(analysis.time_ns, entropy);
         }
         self.view.timeline.history.set_conclusions(Arc::clone(&analysis.conclusions));
+        if self.view.analysis.as_ref().is_some_and(|newest| newest.time_ns > analysis.time_ns) {
+            // Of the earlier time that is shown.
+            discard(analysis);
+            self.judge();
+            self.arrange(true);
+            return;
+        }
         if !self.view.timeline.paused || self.view.analysis.is_none() {
             self.view.analysis = Some(Deferred::new(Arc::new(analysis)));
             self.judge();
@@ -267,6 +296,23 @@ impl App {
         } else {
             discard(analysis);
         }
+    }
+
+    /// The sample of an earlier time that is shown whose findings are not known, once: a replay keeps some.
+    pub fn unanalysed(&mut self) -> Option<Arc<Sample>> {
+        let sample = self.view.timeline.sample_shown()?;
+        let known = self.view.concluded().and_then(|concluded| match concluded.as_of {
+            AsOf::Now => Some(u64::MAX),
+            AsOf::Earlier(time_ns) => Some(time_ns),
+            AsOf::Later(_) => None,
+        });
+        let asked = self.asked_ns == Some(sample.time_ns);
+        if asked || self.view.analysis.is_none() || known.is_some_and(|known| known >= sample.time_ns) {
+            return None;
+        }
+        let sample = Arc::clone(sample);
+        self.asked_ns = Some(sample.time_ns);
+        Some(sample)
     }
 
     /// Takes a sentence for the user.
@@ -311,6 +357,12 @@ impl App {
 
     /// Draws conclusions from the newest sample at once; for callers without a thread for it.
     pub fn analyse_with(&mut self, analyst: &mut Analyst) {
+        if let Some(earlier) = self.unanalysed() {
+            let scope = self.scope();
+            let options = self.view.options.report.clone();
+            self.on_analysis(Analyst::new(options).analyse(&earlier, scope));
+            return;
+        }
         if let Some(sample) = self.view.newest.as_deref().cloned() {
             let scope = self.scope();
             self.on_analysis(analyst.analyse(&sample, scope));

@@ -3,6 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 
+use super::header::Badge;
 use super::{Action, App, draw, header, help, tabs};
 use crate::tui::cursor::Move;
 use crate::tui::key::{Binding, Input, KEYMAP};
@@ -58,7 +59,16 @@ impl App {
             return Action::Draw;
         }
         if self.on_verdict(at) {
-            return self.apply(Effect::Finding(0));
+            let layout = self.view.layout();
+            let badge = header::badge_at(self, &layout, at.x).filter(|_| layout.title.contains(at));
+            return match badge {
+                Some(Badge::All) => {
+                    self.show_screen(Screen::Findings);
+                    Action::Draw
+                }
+                Some(Badge::Finding(finding)) => self.apply(Effect::Finding(finding)),
+                None => self.apply(Effect::Finding(0)),
+            };
         }
         if self.view.layout().title.contains(at)
             && let Some(top) = help::rights_at(&self.view)

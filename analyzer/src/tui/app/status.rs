@@ -11,6 +11,7 @@ use crate::filter::FilterError;
 use crate::model::Level;
 use crate::sample::SourceKind;
 use crate::tui::key::Input;
+use crate::tui::overlay::Overlay;
 use crate::tui::prompt::{Prompt, Purpose};
 use crate::tui::screens::Hint;
 use crate::tui::theme;
@@ -122,7 +123,34 @@ fn typed(app: &App, prompt: &Prompt, mistake: bool) -> Spans {
     spans
 }
 
+const SCROLL: Hint = (&[Input::Up, Input::Down], "scroll");
+const CLOSE: Hint = (&[Input::Back], "close");
+
+/// Keys with what they do.
+fn labelled(app: &App, (inputs, meaning): &Hint) -> Spans {
+    let keys: Vec<String> = inputs.iter().map(|input| app.view.options.keys.first(*input)).collect();
+    let mut spans = Spans::default();
+    spans.push(format!(" {} ", keys.join(" ")), theme::KEY).push(*meaning, theme::DIM);
+    spans
+}
+
+/// The keys of the box over the screen, else those of the screen.
 fn hints(app: &App, width: usize) -> Spans {
+    let over: Option<&[Hint]> = match app.overlay {
+        Overlay::None => None,
+        Overlay::Help(_) => Some(&[SCROLL, CLOSE]),
+        Overlay::Packet(_) => Some(&[
+            SCROLL,
+            (&[Input::Older, Input::Newer], "earlier, later event"),
+            (&[Input::Capture], "pcapng"),
+            CLOSE,
+        ]),
+        // Its frame names its own keys.
+        Overlay::Columns(_) => Some(&[]),
+    };
+    if let Some(over) = over {
+        return join(over.iter().map(|hint| labelled(app, hint)).collect(), width, " ").0;
+    }
     let timeline = &app.view.timeline;
     let replay =
         timeline.end.is_none() && timeline.speed.is_some() && app.view.kind() == Some(SourceKind::Replay);
@@ -145,13 +173,7 @@ fn hints(app: &App, width: usize) -> Spans {
     }
     hints.push((&[Input::ExportCsv], "export"));
     // Hints without room are in the help.
-    let parts = hints.into_iter().map(|(inputs, meaning)| {
-        let keys: Vec<String> = inputs.iter().map(|input| app.view.options.keys.first(*input)).collect();
-        let mut spans = Spans::default();
-        spans.push(format!(" {} ", keys.join(" ")), theme::KEY).push(meaning, theme::DIM);
-        spans
-    });
-    let mut parts: Vec<Spans> = parts.collect();
+    let mut parts: Vec<Spans> = hints.iter().map(|hint| labelled(app, hint)).collect();
     if app.view.options.mouse {
         let mut spans = Spans::default();
         spans.push(" Shift-drag ", theme::KEY).push("selects text", theme::DIM);

@@ -131,6 +131,7 @@ impl App {
     }
 
     fn show_snapshot(&mut self, at: usize) {
+        self.screens.overview.chart.cursor_ns = None;
         let timeline = &mut self.view.timeline;
         let Some(snapshot) = timeline.history.get(at) else { return };
         let newest_of_all = at + 1 == timeline.history.len() && timeline.end.is_some();
@@ -160,6 +161,7 @@ impl App {
 
     /// To a time: in the history where it is kept, else by having the replay go there.
     fn go_to(&mut self, to_ns: u64) -> Action {
+        self.screens.overview.chart.cursor_ns = None;
         if self.view.timeline.seek_ns.is_some() {
             self.view.messages.say("the replay is still seeking");
             return Action::Draw;
@@ -234,6 +236,7 @@ impl App {
 
     /// Has the replay read again up to a time that is no longer kept.
     fn rewind(&mut self, to_ns: u64) -> Action {
+        self.screens.overview.chart.cursor_ns = None;
         let timeline = &mut self.view.timeline;
         if timeline.end.take().is_some() {
             // It would be at the end again at once.

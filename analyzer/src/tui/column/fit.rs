@@ -58,9 +58,13 @@ const PROBLEMS: [(Id, Count, Series); 6] = [
     (Id::CnpRate, |counts| counts.cnp, Series::Signal(SignalKind::Cnp)),
 ];
 
+/// The bit of the column of gaps, which no row of the timeline shows.
+const GAPS: usize = PROBLEMS.len();
+
 /// The columns of problems of which nothing was counted: bit n is that of number n.
 fn quiet(counts: &Counts) -> u8 {
-    PROBLEMS.iter().enumerate().map(|(at, (_, count, _))| u8::from(count(counts) == 0) << at).sum()
+    let counted = PROBLEMS.iter().map(|(_, count, _)| count(counts)).chain([counts.gaps]);
+    counted.enumerate().map(|(at, count)| u8::from(count == 0) << at).sum()
 }
 
 /// Letters of a link's name, at most.
@@ -108,7 +112,7 @@ impl ColumnContext {
     /// Columns of problems of which something was counted.
     #[must_use]
     pub fn troubles(self) -> u16 {
-        let quiet = u16::try_from(self.quiet.count_ones()).unwrap_or(0);
+        let quiet = u16::try_from((self.quiet & !(1 << GAPS)).count_ones()).unwrap_or(0);
         u16::try_from(PROBLEMS.len()).unwrap_or(0).saturating_sub(quiet)
     }
 
@@ -119,7 +123,9 @@ impl ColumnContext {
             Id::Cnps => Id::CnpRate,
             id => id,
         };
-        PROBLEMS.iter().position(|(problem, ..)| *problem == same).is_some_and(|at| self.quiet & 1 << at != 0)
+        let gaps = (id == Id::Gaps).then_some(GAPS);
+        let at = PROBLEMS.iter().position(|(problem, ..)| *problem == same).or(gaps);
+        at.is_some_and(|at| self.quiet & 1 << at != 0)
     }
 
     /// True if packets were lost.
@@ -262,11 +268,14 @@ fn ranked(
     used
 }
 
-/// The columns for sums of queue pairs that fit into `width`: those that matter most.
+/// The columns for sums of queue pairs that fit into `width`: those that matter most. `last`: nothing with values stands
+/// behind them, so that they can end in columns of zeros.
 #[must_use]
-pub fn fit_sums(width: u16, has: ColumnContext) -> Vec<Fitted> {
+pub fn fit_sums(width: u16, has: ColumnContext, last: bool) -> Vec<Fitted> {
     let has = ColumnContext { quiet: has.quiet, congested: has.congested, ..ColumnContext::default() };
-    ranked(&mut (width + 1), has, (false, false), ValueKind::sums_up)
+    let mut columns = ranked(&mut (width + 1), has, (false, false), ValueKind::sums_up);
+    columns.retain(|fitted| last || !has.is_quiet(fitted.column.id));
+    columns
 }
 
 #[cfg(test)]
@@ -321,6 +330,17 @@ mod tests {
         for zero in [Id::CeNow, Id::CeAll, Id::CnpRate, Id::Cnps, Id::Rnr] {
             assert!(places(zero) > places(Id::Gaps) && places(zero) > places(Id::Packets), "{zero:?}");
         }
+        // Nor do gaps stand before latencies where there are none.
+        let times = ColumnContext { quiet: quiet(&Counts::default()), ..ColumnContext::default() };
+        let times = fit(300, ColumnContext { latency: true, p99: true, ..times }, &[]);
+        let place = |id: Id| times.iter().position(|fitted| fitted.column.id == id);
+        assert!(place(Id::Gaps) > place(Id::P99) && place(Id::Gaps) > place(Id::Bytes), "{times:?}");
+        // Sums with something behind them have no zeros.
+        let sums = |last| {
+            super::fit_sums(300, ColumnContext { quiet: quiet(&total), ..ColumnContext::default() }, last)
+        };
+        let zeros = |last| sums(last).iter().any(|fitted| fitted.column.id == Id::CnpRate);
+        assert_eq!([zeros(true), zeros(false)], [true, false]);
         let congested = at(&|total| (total.ecn_data[3], total.cnp) = (1, 1));
         assert_eq!(&congested[5..7], [Id::CeNow, Id::CnpRate]);
     }

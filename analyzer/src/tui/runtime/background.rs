@@ -61,6 +61,8 @@ struct Request {
     scope: Scope,
     /// True if the user waits for it, or something new shows.
     urgent: bool,
+    /// True if it is older than others that were analysed.
+    earlier: bool,
 }
 
 /// Work that waits.
@@ -69,6 +71,8 @@ struct Slots {
     sample: Option<Box<Preparation>>,
     values: Option<Box<ValuesRequest>>,
     analysis: Option<Request>,
+    /// A sample of an earlier time, which the user looks at.
+    earlier: Option<Request>,
     files: VecDeque<File>,
     discarded: Vec<Box<dyn Any + Send>>,
     /// True if the view is gone.
@@ -128,6 +132,9 @@ impl Shared {
     fn next_analysis(&self, rested: Instant) -> Option<Request> {
         let mut slots = self.slots();
         while !slots.closed {
+            if let Some(request) = slots.earlier.take() {
+                return Some(request);
+            }
             let wait = rested.saturating_duration_since(Instant::now());
             slots = match &slots.analysis {
                 Some(request) if request.urgent || wait.is_zero() => return slots.analysis.take(),
@@ -197,7 +204,7 @@ impl Background {
         thread::Builder::new().name("background".into()).spawn(move || serve(&first.0, &first.1))?;
         thread::Builder::new()
             .name("analysis".into())
-            .spawn(move || serve_analyses(&second.0, &second.1, options))?;
+            .spawn(move || serve_analyses(&second.0, &second.1, &options))?;
         Ok(background)
     }
 
@@ -223,9 +230,16 @@ impl Background {
         let mut replaced = None;
         self.shared.change(|slots| {
             let urgent = urgent || slots.analysis.as_ref().is_some_and(|request| request.urgent);
-            replaced = slots.analysis.replace(Request { sample, scope, urgent });
+            replaced = slots.analysis.replace(Request { sample, scope, urgent, earlier: false });
         });
         discard(replaced.map(|request| request.sample));
+    }
+
+    /// Has a sample of an earlier time analysed, on its own.
+    pub(in crate::tui) fn analyse_earlier(&self, sample: Arc<Sample>, scope: Scope) {
+        self.shared.change(|slots| {
+            slots.earlier = Some(Request { sample, scope, urgent: true, earlier: true });
+        });
     }
 
     /// Has a file written.
@@ -302,14 +316,19 @@ fn serve_files(shared: &Shared, results: &Results) {
 }
 
 /// Work of the second thread: analyses.
-fn serve_analyses(shared: &Shared, results: &Results, options: report::Options) {
+fn serve_analyses(shared: &Shared, results: &Results, options: &report::Options) {
     read_only("analysis");
     background::stand_back();
-    let mut analyst = Analyst::new(options);
+    let mut analyst = Analyst::new(options.clone());
     let mut rested = Instant::now();
-    while let Some(Request { sample, scope, .. }) = shared.next_analysis(rested) {
+    while let Some(Request { sample, scope, earlier, .. }) = shared.next_analysis(rested) {
         let before = background::processor_time();
-        let analysis = analyst.analyse(&sample, scope);
+        // What was found of later times does not bear on earlier ones, nor the other way round.
+        let analysis = if earlier {
+            Analyst::new(options.clone()).analyse(&sample, scope)
+        } else {
+            analyst.analyse(&sample, scope)
+        };
         drop(sample);
         results.send(Done::Analysis(Box::new(analysis)));
         let used = background::processor_time().saturating_sub(before);
@@ -347,7 +366,12 @@ mod tests {
     fn newer_work_replaces_older_of_its_kind_and_stays_urgent() {
         let _alone = SINK_TESTS.locked();
         let shared = Shared::default();
-        let request = |time_ns, urgent| Request { sample: at(time_ns), scope: Scope::default(), urgent };
+        let request = |time_ns, urgent| Request {
+            sample: at(time_ns),
+            scope: Scope::default(),
+            urgent,
+            earlier: false,
+        };
         shared.change(|slots| slots.analysis = Some(request(START, true)));
         let background = Background {
             shared: Arc::new(shared),

@@ -161,16 +161,19 @@ impl Session {
                 }
                 self.perform(action, guard)?;
             }
+            if let Some(earlier) = self.app.unanalysed() {
+                self.background.analyse_earlier(earlier, self.app.scope());
+            }
         }
         Ok(())
     }
 
     fn perform(&mut self, action: Action, guard: &mut Guard) -> Result<()> {
         match action {
-            Action::Send(command) => self.send(command),
-            Action::Play { from_ns, speed } => {
-                self.send(Command::Rewind(from_ns));
-                self.send(Command::Speed(speed));
+            Action::Send(_) | Action::Play { .. } => {
+                for command in action.commands() {
+                    self.send(command);
+                }
             }
             Action::Analyse => self.analyse(true),
             Action::Write(file) => {

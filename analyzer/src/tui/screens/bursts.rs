@@ -377,9 +377,10 @@ fn last_to_finish(report: &Report) -> Option<(String, Level)> {
         let finding = report.findings.iter().find(|finding| finding.id == "step.straggler");
         let level = finding.map_or(Level::Fine, |finding| finding.severity.into());
         let sure = if late.certain { "" } else { " (likely)" };
+        // Without a finding it is neither wrong nor fine.
+        let symbol = if level == Level::Fine { "·" } else { theme::symbol(level) };
         let text = format!(
-            "{} {}{sure}; {} → {} QP {}",
-            theme::symbol(level),
+            "{symbol} {}{sure}; {} → {} QP {}",
             late.in_words(),
             late.waits_for,
             late.dst,

@@ -271,6 +271,13 @@ pub(super) fn row_count(view: &View, most: usize) -> usize {
     grouped(view).take(most).count()
 }
 
+/// Place in the list of the event in this line of them.
+pub(super) fn place(view: &View, row: usize) -> Option<usize> {
+    let mut rows = grouped(view);
+    let before = rows.by_ref().take(row).map(|(_, others)| 1 + others).sum();
+    rows.next().map(|_| before)
+}
+
 /// The latest events in `room` lines of `width` columns.
 pub(super) fn rows(view: &View, width: usize, room: usize) -> Vec<Line<'static>> {
     let row = |(first, others): (EntryAt<'_>, usize)| {
@@ -303,21 +310,23 @@ fn aligned(listed: EntryAt<'_>, view: &View, (word, flow): (usize, usize), width
     // The reason of a NAK and the size of a gap come before how long they took, and all of them before the taps.
     let mut room = width.saturating_sub(spans.width + 2);
     // Missing PSNs, NAKs and retransmissions belong together: in short where they have no room in words.
-    let brief = listed.brief(view.timeline.shown_ns).filter(|brief| {
+    let brief = listed.brief(view.timeline.shown_ns);
+    let together = brief.as_ref().map(|brief| {
         let parts = brief.matches(", ").count() + 1;
         let words: Vec<&str> = text.splitn(parts + 1, ", ").take(parts).collect();
-        words.join(", ").chars().count() > room
+        words.join(", ").chars().count()
     });
+    let brief = brief.filter(|_| together.is_some_and(|letters| letters > room));
     let is_brief = brief.is_some();
     text = brief.unwrap_or(text);
     let is_of_loss = [Event::NAK, Event::GAP].contains(&entry.class.bit);
     for (part, needed) in [(since(listed, view), !is_of_loss), (seen_at(listed, view), false)] {
         let Some(part) = part else { continue };
         let left = room.saturating_sub(part.chars().count());
-        let fits = if is_brief {
-            text.chars().count() <= left
-        } else {
-            needed || whole(&text, left).is_some() || whole(&text, room).is_none()
+        let fits = match together {
+            _ if is_brief => text.chars().count() <= left,
+            Some(letters) => letters <= left,
+            None => needed || whole(&text, left).is_some() || whole(&text, room).is_none(),
         };
         if fits {
             room = left;

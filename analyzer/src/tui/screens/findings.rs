@@ -278,7 +278,7 @@ pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
     });
     // The times stand below one another, behind the longest title at most.
     let room = width.saturating_sub(spans.width + time.chars().count() + 1);
-    let text = cut(&finding.title, room, false);
+    let text = problems::shortened(&finding.title, room);
     let longest = LONGEST_TITLE + 1 - indent.chars().count();
     let gap = if time.is_empty() { 0 } else { room.min(longest).saturating_sub(text.chars().count()) };
     // What has ended is grey, as on the overview.
@@ -335,9 +335,15 @@ fn text(finding: &Finding, end: DataEnd, width: usize) -> Vec<Line<'static>> {
         part("Do", finding.advice.clone());
     }
     for (number, step) in (1..).zip(&finding.steps) {
-        part(if number == 1 { "Do" } else { "" }, format!("{number}. {}", step.text));
-        if let Some(command) = &step.command {
-            part("", format!("   $ {command}"));
+        // What goes on stands below its beginning.
+        let texts = wrap(&step.text, width.saturating_sub(NAME + 4)).into_iter().enumerate();
+        for (at, text) in texts {
+            let lead = if at == 0 { format!("{number}. ") } else { "   ".to_owned() };
+            part(if (number, at) == (1, 0) { "Do" } else { "" }, lead + &text);
+        }
+        let command = step.command.iter().flat_map(|command| wrap(command, width.saturating_sub(NAME + 6)));
+        for (at, text) in command.enumerate() {
+            part("", format!("{}{text}", if at == 0 { "   $ " } else { "     " }));
         }
     }
     for (name, text) in evidence {

@@ -342,8 +342,13 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &MatrixScreen) 
 fn legend(buffer: &mut Buffer, area: Rect, data: &Data, unit: &Unit, most: f64) {
     let mut spans = Spans::default();
     spans.push(" ", theme::PLAIN);
+    let value = |step: u8| unit.show(Some(most * f64::from(step) / 4.0));
     for (step, block) in (1u8..).zip(SHADE) {
-        let value = unit.show(Some(most * f64::from(step) / 4.0));
+        let (value, next) = (value(step), value(step.saturating_add(1)));
+        // Counts of few have no quarters: steps that look alike are one, and nothing is below a value that is its own.
+        if most > 0.0 && usize::from(step) < SHADE.len() && (value == next || value.starts_with('<')) {
+            continue;
+        }
         spans.push(format!(" {block} ≤ {value} "), theme::heat(step)).push(" ", theme::PLAIN);
         // Counts of few have no quarters.
         if most <= 0.0 {

@@ -67,6 +67,8 @@ pub(super) enum Effect {
     Focus(Focus),
     /// The page of the finding of this number is shown.
     Finding(usize),
+    /// A screen is shown, with this row of its list selected.
+    Row(Screen, Option<usize>),
     /// The headers of an event are shown.
     Packet(Opened),
     /// A box is shown over the screen.
@@ -237,12 +239,14 @@ pub(in crate::tui) const fn near_second(ns: u64) -> u64 {
 /// A time range in words.
 pub(super) fn time_range(basis: Basis) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length of time")]
-    let ns = |seconds: f64| units::duration(near_second((seconds * NS_PER_S as f64).round() as u64));
+    let exact = |seconds: f64| (seconds * NS_PER_S as f64).round() as u64;
+    let ns = |seconds: f64| units::duration(near_second(exact(seconds)));
     match basis {
         Basis::Unknown => "no time range yet".into(),
         // Whole seconds are the usual ones.
         Basis::Last(seconds) => format!("last {}", ns(seconds).replace(".00 s", " s").replace(".0 s", " s")),
-        Basis::Whole(seconds) => format!("all {}", ns(seconds)),
+        // It is the length of the data that others name, whatever is near it.
+        Basis::Whole(seconds) => format!("all {}", units::duration(exact(seconds))),
     }
 }
 

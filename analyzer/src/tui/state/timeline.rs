@@ -1,14 +1,19 @@
 //! Time: the snapshots kept, and which of them is shown.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::readings::Readings;
 use super::trail::Trail;
 use crate::model::History;
-use crate::sample::EventSample;
+use crate::sample::{EventSample, Sample};
 
 /// Events that wait while the view is paused, at most; older ones go first.
 const WAITING: usize = 8_192;
+
+/// Samples of a replay that are kept for findings of earlier times, and their flows, at most.
+const SAMPLES: usize = 64;
+const FLOWS: usize = 16_384;
 
 /// End of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +33,8 @@ pub struct Timeline {
     pub trail: Trail,
     /// Readings of the NIC's own contexts of queue pairs.
     pub readings: Readings,
+    /// Samples at snapshots of a replay, for findings of their times.
+    samples: VecDeque<Arc<Sample>>,
     /// Events that came while the view was paused.
     waiting: VecDeque<EventSample>,
     /// True if the user paused.
@@ -50,6 +57,7 @@ impl Timeline {
             history: History::new(history_bytes),
             trail: Trail::default(),
             readings: Readings::default(),
+            samples: VecDeque::new(),
             waiting: VecDeque::new(),
             paused: false,
             shown_ns: None,
@@ -72,6 +80,32 @@ impl Timeline {
             Some(time) => self.history.at_time(time).or(Some(0)),
             None => self.history.len().checked_sub(1),
         }
+    }
+
+    /// Keeps the sample of a snapshot for findings of its time: of many every other one, so that they stay spread over
+    /// all of the data.
+    pub(in crate::tui) fn keep(&mut self, sample: &Arc<Sample>) {
+        self.samples.push_back(Arc::clone(sample));
+        let flows = |all: &VecDeque<Arc<Sample>>| all.iter().map(|one| one.flows.len().max(1)).sum::<usize>();
+        while self.samples.len() > SAMPLES || self.samples.len() > 1 && flows(&self.samples) > FLOWS {
+            let mut at = 0;
+            self.samples.retain(|_| {
+                at += 1;
+                at % 2 == 1
+            });
+        }
+    }
+
+    /// Forgets the kept samples.
+    pub(in crate::tui) fn forget_samples(&mut self) {
+        self.samples.clear();
+    }
+
+    /// The sample of the snapshot shown, or the latest kept before it.
+    #[must_use]
+    pub(in crate::tui) fn sample_shown(&self) -> Option<&Arc<Sample>> {
+        let shown_ns = self.shown_ns?;
+        self.samples.iter().rev().find(|sample| sample.time_ns <= shown_ns)
     }
 
     /// Keeps events until the view goes on.

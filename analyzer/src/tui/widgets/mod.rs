@@ -96,12 +96,17 @@ pub(in crate::tui) fn select(buffer: &mut Buffer, area: Rect) {
     for place in area.positions() {
         if let Some(cell) = buffer.cell_mut(place) {
             cell.modifier.remove(Modifier::DIM);
-            // A reversed bar would be full.
-            if Some(cell.fg) == theme::BAR.fg {
+            // A reversed bar would be full, and a sign of the frame a stub.
+            if [theme::BAR.fg, theme::FRAME.fg].contains(&Some(cell.fg)) {
                 cell.fg = Color::Reset;
             }
         }
     }
+}
+
+/// Shows a line as the one that a key opens while the user has selected none: it keeps its colours.
+pub(in crate::tui) fn point_out(buffer: &mut Buffer, area: Rect) {
+    buffer.set_stringn(area.x, area.y, "▌", usize::from(area.width.min(1)), theme::KEY);
 }
 
 /// Draws a line of text at line `y` of `area`, cut at its right border, but not within a number.

@@ -2,17 +2,18 @@
 
 pub(in crate::tui) mod choice;
 pub mod groups;
+mod sums;
 pub mod table;
 
 use std::sync::Arc;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
-use ratatui::text::Line;
 use serde_json::json;
 
+use self::sums::GroupAreas;
 use self::table::{Group, Table};
-use super::{Effect, Hints, Page, cut, detail, empty, line};
+use super::{Effect, Hints, Page, cut, detail, empty};
 use crate::model::{Identity, Row};
 use crate::sample::address;
 use crate::tui::column::{self, Column, Context, Fitted, Id, Sort, ValueKind, sets};
@@ -347,67 +348,6 @@ impl Table {
         };
         empty::because(buffer, area, &format!("No queue pair {by}."), "Esc clears it, / edits the filter.");
     }
-
-    /// One row for each group.
-    fn render_groups(&self, buffer: &mut Buffer, table: Rect, view: &View, data: &Data) {
-        let cx = data.context();
-        let GroupAreas { name: width, rest, columns, taps, seen_at } =
-            GroupAreas::new(table, view, self.group);
-        let counted = if self.group == Group::Taps { "TAPS" } else { "QPs" };
-        let title = format!("{:<1$}", self.group.title().to_uppercase(), usize::from(width));
-        line(buffer, table, 0, &Line::styled(format!(" {title} {counted:>5}"), theme::HEAD));
-        titles(buffer, rest, &columns, Some(self.sort.by));
-        let figure = column::column(if view.has().lossy() { Id::Lost } else { Id::Rate });
-        let used: u16 = columns.iter().map(|fitted| fitted.width + 1).sum();
-        let right = Rect { x: rest.x + GUTTER + used, ..rest };
-        for (at, tap) in (0u16..).zip(names::distinct(&taps)) {
-            let room = usize::from(TAP_WIDTH);
-            let name = cut(&format!("{} {tap}", figure.title), room, true);
-            let x = right.x + at * (TAP_WIDTH + 1);
-            buffer.set_stringn(x, table.y, format!("{name:>room$}"), room, theme::HEAD);
-        }
-        if seen_at > 0 {
-            buffer.set_stringn(right.x, table.y, "SEEN AT", usize::from(seen_at), theme::HEAD);
-        }
-        let short = names::distinct(&data.model.links.iter().map(column::shown_link).collect::<Vec<_>>());
-        let page = usize::from(table.height.saturating_sub(1));
-        let rows = self.order.iter().enumerate().skip(self.cursor.offset).take(page);
-        let sums: Vec<_> =
-            rows.filter_map(|(place, at)| Some((place, *at, self.group_sum(view, *at)?))).collect();
-        let units = Units::new(&columns, &sums.iter().map(|(.., sum)| &sum.row).collect::<Vec<_>>(), cx);
-        units.name(buffer, rest, &columns);
-        for (y, (place, index, sum)) in (table.y + 1..).zip(&sums) {
-            let members =
-                if self.group == Group::Taps { self.groups.members(*index, cx).count() } else { sum.flows };
-            let name = cut(&sum.name.to_string(), usize::from(width), true);
-            let text = format!(" {name:<0$} {1:>5}", usize::from(width), column::compact(members as f64));
-            buffer.set_stringn(table.x, y, text, usize::from(table.width), theme::PLAIN);
-            units.row(buffer, Rect { y, ..rest }, &columns, &sum.row, cx, &[]);
-            for (at, tap) in (0u16..).zip(&taps) {
-                let member = self.groups.members(*index, cx).find(|row| {
-                    data.model
-                        .links
-                        .get(usize::from(row.id.key.link))
-                        .is_some_and(|link| column::link_name(link) == *tap)
-                });
-                let unseen = || (crate::util::units::UNKNOWN.to_owned(), theme::DIM);
-                let (text, style) = member.map_or_else(unseen, |row| figure.cell(row, cx));
-                let (x, room) = (right.x + at * (TAP_WIDTH + 1), usize::from(TAP_WIDTH));
-                buffer.set_stringn(x, y, format!("{text:>room$}"), room, style);
-            }
-            if seen_at > 0 {
-                let mut at: Vec<u16> = self.groups.members(*index, cx).map(|row| row.id.key.link).collect();
-                at.sort_unstable();
-                let at: Vec<&str> =
-                    at.iter().filter_map(|link| short.get(usize::from(*link))).map(String::as_str).collect();
-                let room = usize::from(seen_at);
-                buffer.set_stringn(right.x, y, cut(&at.join(" "), room, false), room, theme::PLAIN);
-            }
-            if self.cursor.selected == Some(*place) {
-                super::select(buffer, Rect { y, height: 1, ..table });
-            }
-        }
-    }
 }
 
 /// Rows of queue pairs below one line of titles.
@@ -507,59 +447,6 @@ impl Units {
             put(buffer, Rect { x, y: table.y, width: fitted.width, height: 1 }, fitted, &text, style);
             x += fitted.width + 1;
         }
-    }
-}
-
-/// Columns of a tap's figure, of the names of taps, and of a sum with the blank before it.
-const TAP_WIDTH: u16 = 9;
-const SEEN_AT: u16 = 14;
-const SUM_WIDTH: u16 = 6;
-
-/// Areas of the table of groups.
-struct GroupAreas {
-    /// Columns for the name.
-    name: u16,
-    /// The columns right of name and number of queue pairs.
-    rest: Rect,
-    /// These columns.
-    columns: Vec<Fitted>,
-    /// Links with a figure of their own, right of all.
-    taps: Vec<String>,
-    /// Columns for the names of the taps instead, where there are too many for that.
-    seen_at: u16,
-}
-
-impl GroupAreas {
-    fn new(table: Rect, view: &View, group: Group) -> Self {
-        const FLOWS: u16 = 6;
-        // Two short addresses, or on wider screens two long ones.
-        let least = if table.width < 80 { 20 } else { 28 };
-        let mut name = (table.width / 3).max(least);
-        let mut taps = Vec::new();
-        if let (Group::Taps, Some(data)) = (group, &view.data) {
-            // No wider than the longest.
-            name = name.min(if view.has().ipv6 { 96 } else { 2 * view.has().ipv4 + 14 });
-            let links = data.model.links.iter().filter(|link| link.flows > 0).map(column::link_name);
-            taps = links.collect();
-        }
-        let used = GUTTER + name + 1 + FLOWS;
-        let rest = Rect { x: table.x + used, width: table.width.saturating_sub(used), ..table };
-        let has = view.has();
-        // State, rate and what there is trouble with come before taps, and taps are all there or none.
-        let count = u16::try_from(taps.len()).unwrap_or(u16::MAX);
-        let spare = rest.width.saturating_sub(GUTTER + SUM_WIDTH * (2 + has.troubles()));
-        let own = count.saturating_mul(TAP_WIDTH + 1);
-        let (own, seen_at) = match group {
-            Group::Taps if own <= spare => (own, 0),
-            Group::Taps => {
-                taps.clear();
-                let seen_at = if spare > SEEN_AT { SEEN_AT } else { 0 };
-                (seen_at + seen_at.min(1), seen_at)
-            }
-            _ => (0, 0),
-        };
-        let width = rest.width.saturating_sub(GUTTER + own);
-        Self { name, rest, columns: column::fit_sums(width, has), taps, seen_at }
     }
 }
 

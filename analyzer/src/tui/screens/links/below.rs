@@ -8,7 +8,7 @@ use crate::analysis;
 use crate::analysis::Imbalance;
 use crate::findings::Problem;
 use crate::model::{Level, LinkRow};
-use crate::tui::column::bar;
+use crate::tui::column::{bar, compact};
 use crate::tui::data::Data;
 use crate::tui::key::Input;
 use crate::tui::theme;
@@ -142,7 +142,8 @@ fn entropy(view: &View, width: usize) -> Vec<Line<'static>> {
     let (tuples, ports) = (entropy.five_tuples, entropy.source_ports);
     counts.push(format!(" {} 5-tuple{}", units::count(tuples), s(tuples)), theme::BOLD);
     counts.push(format!(", {} source port{}", units::count(ports), s(ports)), theme::PLAIN);
-    counts.push(format!(", {} effective flows", number(entropy.effective_flows)), theme::PLAIN);
+    let effective = entropy.effective_flows.map_or_else(|| units::UNKNOWN.to_owned(), compact);
+    counts.push(format!(", {effective} effective flows"), theme::PLAIN);
     lines.push(counts.into_line());
     let level = view.active_level(Problem::Hashing);
     let mut bits = Spans::default();

@@ -118,6 +118,11 @@ pub(in crate::tui::screens) struct Columns {
     figures: Vec<Figure>,
 }
 
+/// A link speed as it is named: `100G`, `100M`.
+fn speed_of_link(bits_per_s: f64) -> String {
+    if bits_per_s < 1e9 { format!("{}M", bits_per_s / 1e6) } else { format!("{}G", bits_per_s / 1e9) }
+}
+
 impl Columns {
     /// Those that fit into `width` for these links; of the figures those that are `wanted`.
     pub(in crate::tui::screens) fn new(
@@ -176,8 +181,7 @@ impl Columns {
         let shown = pair.directions().next().map_or_else(String::new, |link| short(&data.model, link, name));
         spans.push(format!("{shown:<name$}"), theme::BOLD);
         if self.speeds {
-            let speed =
-                pair.speed.map_or_else(|| units::UNKNOWN.to_owned(), |speed| format!("{}G", speed / 1e9));
+            let speed = pair.speed.map_or_else(|| units::UNKNOWN.to_owned(), speed_of_link);
             spans.push(format!(" {speed:>6}"), theme::PLAIN);
         }
         spans.append(bars(pair, &self.rates, self.full, self.cells));

@@ -37,7 +37,7 @@ use crate::tui::widgets::panel::{Title, frame_height, inner, panel};
 use crate::util::units::UNKNOWN;
 
 /// Lines below the table from which on they show the selected queue pair.
-const PREVIEW: u16 = 12;
+const PREVIEW: u16 = 9;
 /// Lines of a body that has room for nothing but the table.
 const SHORTEST: u16 = 8;
 /// Columns at the left for the sign of a finding.
@@ -226,7 +226,7 @@ impl Page for NicScreen {
         }
         let [above, table, below] = Self::areas(view, at, all.len());
         if let Some(paths) = paths::known(view).filter(|_| above.height > 0) {
-            line(buffer, above, 0, &paths::line(paths));
+            line(buffer, above, 0, &paths::line(paths, usize::from(above.width)));
         }
         let about = format!("{} · {}", in_words(all.len(), count), legend(&all));
         let hint = format!("{} packets' table", key(Input::NicQps));

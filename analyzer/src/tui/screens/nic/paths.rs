@@ -6,6 +6,7 @@ use super::super::Spans;
 use crate::analysis::{QpBalance, QpPaths};
 use crate::tui::theme;
 use crate::tui::view::View;
+use crate::tui::widgets::join;
 use crate::util::units;
 
 /// What the report says of these paths; `None` without such queue pairs.
@@ -13,48 +14,53 @@ pub(super) fn known(view: &View) -> Option<&QpPaths> {
     view.analysis.as_ref()?.report.facts.qp_paths.as_ref()
 }
 
-/// The figures in a line, the most important first.
-pub(super) fn line(paths: &QpPaths) -> Line<'static> {
-    let mut spans = Spans::default();
+/// The figures in a line, the most important first, and no part of one.
+pub(super) fn line(paths: &QpPaths, width: usize) -> Line<'static> {
     let of = units::count(paths.qps);
     let qps = if paths.known == paths.qps { of } else { format!("{} of {of}", units::count(paths.known)) };
-    spans.push(format!(" 5-tuple spread of {qps} QPs: "), theme::DIM);
+    let mut spread = Spans::default();
+    spread.push(format!(" 5-tuple spread of {qps} QPs: "), theme::DIM);
     match (paths.effective_flows, paths.unknown.keys().next()) {
         (Some(effective), _) => {
             let tuples = units::count(paths.five_tuples);
-            spans.push(format!("{effective:.1} effective flows of {tuples}"), theme::PLAIN);
+            spread.push(format!("{effective:.1} effective flows of {tuples}"), theme::PLAIN);
             if let Some(normalized) = paths.normalized {
-                spans.push(format!(", normalized entropy {normalized:.2}"), theme::PLAIN);
+                spread.push(format!(", normalized entropy {normalized:.2}"), theme::PLAIN);
             }
         }
         (None, Some(why)) => {
-            spans.push(format!("not known: {why}"), theme::DIM);
+            spread.push(format!("not known: {why}"), theme::DIM);
         }
         (None, None) => {
-            spans.push("none has sent anything", theme::DIM);
+            spread.push("none has sent anything", theme::DIM);
         }
     }
+    let mut parts = vec![spread];
+    let mut part = |name: String, value: String| {
+        let mut spans = Spans::default();
+        spans.push(name, theme::DIM).push(value, theme::PLAIN);
+        parts.push(spans);
+    };
     let uplinks = paths.ecmp.iter().flat_map(|ecmp| ecmp.sets.iter().map(|set| (ecmp.uplinks, set)));
     for (uplinks, set) in uplinks {
         if let Some(now) = set.cases.iter().find(|case| case.case == "as_seen") {
-            spans.push(format!(" · busiest of {uplinks} uplinks "), theme::DIM);
-            spans.push(format!("{:.2} × the mean", now.max_over_mean_p50), theme::PLAIN);
+            let value = format!("{:.2} × the mean", now.max_over_mean_p50);
+            part(format!("busiest of {uplinks} uplinks "), value);
         }
     }
     let balances = [("port", &paths.ports), ("rail", &paths.rails), ("plane", &paths.planes)];
-    for (part, balance) in balances {
+    for (name, balance) in balances {
         if let Some((QpBalance { parts, .. }, ratio)) =
             balance.as_ref().and_then(|balance| Some((balance, balance.max_over_mean?)))
         {
-            spans.push(format!(" · busiest of {} {part}s ", parts.len()), theme::DIM);
-            spans.push(format!("{ratio:.2} ×"), theme::PLAIN);
+            part(format!("busiest of {} {name}s ", parts.len()), format!("{ratio:.2} ×"));
         }
     }
     if paths.effective_flows.is_some() {
         let weight = if paths.is_by_bytes() { "by PSNs × MTU" } else { "each QP alike" };
-        spans.push(format!(" · {weight}"), theme::DIM);
+        part(weight.to_owned(), String::new());
     }
-    spans.into_line()
+    join(parts, width, " · ").0.into_line()
 }
 
 #[cfg(test)]
@@ -62,7 +68,7 @@ mod tests {
     use super::*;
 
     fn text(paths: &QpPaths) -> String {
-        line(paths).spans.iter().map(|span| span.content.as_ref()).collect()
+        line(paths, usize::MAX).spans.iter().map(|span| span.content.as_ref()).collect()
     }
 
     #[test]
@@ -73,6 +79,8 @@ mod tests {
             " 5-tuple spread of 1 of 2 QPs: 1.0 effective flows of 1, normalized entropy 1.00 · busiest of 1 ports 1.00 × · \
              busiest of 1 rails 1.00 × · busiest of 1 planes 1.00 × · by PSNs × MTU"
         );
+        let narrow: String = line(&paths, 115).spans.iter().map(|span| span.content.as_ref()).collect();
+        assert!(narrow.ends_with("busiest of 1 ports 1.00 ×"), "{narrow}");
         (paths.known, paths.effective_flows) = (0, None);
         (paths.ports, paths.rails, paths.planes) = (None, None, None);
         assert_eq!(text(&paths), " 5-tuple spread of 0 of 2 QPs: not known: its source address was not seen");

@@ -13,6 +13,8 @@ pub(super) struct Wanted {
     pub(super) problems_and_rest: u16,
     /// The problems' sentences alone.
     pub(super) sentences: u16,
+    /// The same with place and cost of the worst and its first step; 0 where there is no step to show.
+    pub(super) first_step: u16,
     /// Problems: a line each.
     pub(super) each: u16,
     pub(super) peers: u16,
@@ -165,7 +167,10 @@ impl Areas {
         let mut timeline = part(if height < 16 { 3 } else { LEAST_TIMELINE_LINES }, 1);
         // Place and cost of the first ones come before events.
         let listed = wanted.problems.min(wanted.sentences + 2);
-        let mut problems = part(listed.clamp(1, (height * 2 / 5).max(1)), 1);
+        let most = (height * 2 / 5).max(1);
+        // And so does what to do, where it has room.
+        let listed = if wanted.first_step <= most { listed.max(wanted.first_step) } else { listed };
+        let mut problems = part(listed.clamp(1, most), 1);
         let mut peers = part(wanted.peers.min(if high { 8 } else { 4 }), 2);
         let mut links = part(wanted.links.min(4), 2);
         let mut events = part(wanted.events.min(4), 2);
@@ -310,6 +315,7 @@ mod tests {
                         problems: n,
                         problems_and_rest: n + n / 2,
                         sentences: n / 2,
+                        first_step: n % 7,
                         each: n / 3,
                         peers: n,
                         links: n,
@@ -355,6 +361,7 @@ mod tests {
                 problems: 4,
                 problems_and_rest: 4,
                 sentences: 4,
+                first_step: 0,
                 each: 2,
                 peers: 9,
                 links: 3,
@@ -376,6 +383,7 @@ mod tests {
                 problems,
                 problems_and_rest: problems,
                 sentences,
+                first_step: 0,
                 each,
                 peers: 9,
                 links: 3,

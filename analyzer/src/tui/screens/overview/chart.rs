@@ -7,7 +7,7 @@ mod episodes;
 use ratatui::style::Style;
 use ratatui::text::Line;
 
-use super::super::Spans;
+use super::super::{Spans, cut};
 use super::grid::{Chart, Grid};
 use crate::findings::Finding;
 use crate::findings::Problem;
@@ -16,8 +16,8 @@ use crate::model::signals::{self, ROWS, Row};
 use crate::model::{Basis, Counts, Level, Model};
 use crate::tui::column::{compact, shown_link};
 use crate::tui::data::Data;
-use crate::tui::theme;
 use crate::tui::view::{AsOf, View};
+use crate::tui::{names, theme};
 use crate::util::time::NS_PER_S;
 use crate::util::units;
 
@@ -230,16 +230,36 @@ impl<'a> Picture<'a> {
             links.iter().map(|at| (*at, self.values(Series::Link(*at)))).collect();
         let peak = shown.iter().map(|(_, values)| most(values)).fold(0.0, f64::max);
         let model = &self.data.model;
+        let files = names_of_files(self.data);
+        let carries = |values: &[Option<f64>]| values.iter().flatten().any(|value| *value > 0.0);
+        let idle = shown.iter().filter(|(_, values)| !carries(values)).count();
+        // One that carries nothing needs a line, and leaves the others of its own to those that do.
+        let busy = shown.len() - idle;
+        let mut spare = (high.saturating_sub(1)) * idle;
+        let mut height = move |values: &[Option<f64>]| {
+            if busy == 0 || carries(values) {
+                let more = if busy == 0 { 0 } else { spare.div_ceil(busy) };
+                let more = more.min(spare);
+                spare -= more;
+                high + more
+            } else {
+                1
+            }
+        };
         let track = |(at, values): (usize, Vec<Option<f64>>)| {
+            let high = height(&values);
             let link = model.links.get(at);
-            let name = link.map_or_else(String::new, |link| {
-                let direction = link.direction.map_or("", |direction| match direction {
-                    crate::sample::Direction::Ingress => " in",
-                    crate::sample::Direction::Egress => " out",
-                });
-                let name = super::super::links::short(model, link, self.name - 2 - direction.len());
-                format!(" {name}{direction}")
-            });
+            let name = match files.as_ref().and_then(|names| names.get(at)) {
+                Some(name) => format!(" {}", cut(name, self.name - 2, true)),
+                None => link.map_or_else(String::new, |link| {
+                    let direction = link.direction.map_or("", |direction| match direction {
+                        crate::sample::Direction::Ingress => " in",
+                        crate::sample::Direction::Egress => " out",
+                    });
+                    let name = super::super::links::short(model, link, self.name - 2 - direction.len());
+                    format!(" {name}{direction}")
+                }),
+            };
             let delta = link.and_then(|link| link.delta);
             let now = if self.chart.cursor_ns.is_some() {
                 self.marked().and_then(|at| values.get(at).copied().flatten())
@@ -437,12 +457,20 @@ const USUAL_AREA: usize = 12;
 const MOST_LINK: usize = 4;
 const MOST_SIGNAL: usize = 8;
 
+/// What differs between the names of capture files, as the title has the rest; `None` of links with directions.
+fn names_of_files(data: &Data) -> Option<Vec<String>> {
+    let links = &data.model.links;
+    let names = || names::distinct(&links.iter().map(shown_link).collect::<Vec<_>>());
+    links.iter().all(|link| link.direction.is_none()).then(names)
+}
+
 /// Columns for names: the longest of a link where the width allows, so that it is not cut.
 fn name_width(data: &Data, width: usize) -> usize {
-    let letters = |link: &crate::model::LinkRow| shown_link(link).chars().count() + 2;
     // One alone has no line of its own.
     let several = data.model.links.len() > 1;
-    let longest = data.model.links.iter().filter(|_| several).map(letters).max().unwrap_or(0);
+    let names = names_of_files(data).unwrap_or_else(|| data.model.links.iter().map(shown_link).collect());
+    let letters = names.iter().filter(|_| several).map(|name| name.chars().count() + 2);
+    let longest = letters.max().unwrap_or(0);
     // A quarter of what a chart does not need.
     longest.min(NAME + width.saturating_sub(60) / 4).max(NAME)
 }

@@ -11,6 +11,7 @@ use crate::report::text::nccl_summary;
 use crate::tui::data::Data;
 use crate::tui::theme;
 use crate::tui::view::View;
+use crate::tui::widgets::cut;
 use crate::util::units;
 use crate::util::wrap::hanging;
 
@@ -19,7 +20,7 @@ const NCCL_LINES: usize = 2;
 
 /// As many links as there is room for: those that findings are about and the busiest, in the order of the list of
 /// links.
-fn chosen<'a>(view: &View, data: &'a Data, room: usize) -> Vec<Pair<'a>> {
+fn chosen<'a>(view: &View, data: &'a Data, room: usize) -> Vec<(usize, Pair<'a>)> {
     let mut pairs: Vec<(usize, Pair<'a>)> = listed(view, data).into_iter().enumerate().collect();
     if pairs.len() > room {
         pairs.sort_by(|(_, a), (_, b)| {
@@ -29,7 +30,19 @@ fn chosen<'a>(view: &View, data: &'a Data, room: usize) -> Vec<Pair<'a>> {
         pairs.truncate(room);
         pairs.sort_by_key(|(place, _)| *place);
     }
-    pairs.into_iter().map(|(_, pair)| pair).collect()
+    pairs
+}
+
+/// Links that have a line each in `room` lines below the titles: one link says more than how many there are.
+fn shown(count: usize, room: usize) -> usize {
+    if count <= room { count } else { room.saturating_sub(1).max(room.min(1)) }
+}
+
+/// Place in the list of links of the one in this line, the titles being the first.
+pub(super) fn link_at(view: &View, data: &Data, room: usize, row: usize) -> Option<usize> {
+    let count = pairs(&data.model, &data.sample).len();
+    let fit = shown(count, room.saturating_sub(1));
+    chosen(view, data, fit).get(row.checked_sub(1)?).map(|(place, _)| *place)
 }
 
 /// Lines that the links fill.
@@ -42,13 +55,12 @@ pub(super) fn link_lines(view: &View, data: &Data, width: usize, room: usize) ->
     let left = room.saturating_sub(1);
     let all = pairs(&data.model, &data.sample);
     let count = all.len();
-    // One link says more than how many there are.
-    let fit = if count <= left { count } else { left.saturating_sub(1).max(left.min(1)) };
+    let fit = shown(count, left);
     // Units and scale are those of all, so that what is left out does not change them.
     let troubles: fn(&str) -> bool = |title| ["LOST", "CE %"].contains(&title);
     let columns = Columns::new(view, data, &all, width, (troubles, usize::MAX));
     let mut lines = vec![columns.titles()];
-    lines.extend(chosen(view, data, fit).iter().map(|pair| columns.row(view, data, pair)));
+    lines.extend(chosen(view, data, fit).iter().map(|(_, pair)| columns.row(view, data, pair)));
     if fit < count && lines.len() < room {
         lines.push(Line::styled(format!(" +{} more: screen 5", count - fit), theme::DIM));
     }
@@ -95,6 +107,21 @@ pub(super) fn step_lines(view: &View, data: &Data, width: usize, height: usize) 
     if !charts.is_empty() {
         lines.push(Line::default());
         lines.extend(charts);
+    }
+    lines
+}
+
+/// The first lines, with a sign where the sentence of the last one goes on in the next.
+pub(super) fn cut_off(mut lines: Vec<Line<'static>>, width: usize, height: usize) -> Vec<Line<'static>> {
+    let text = |line: &Line<'_>| line.spans.iter().map(|span| &*span.content).collect::<String>();
+    let goes_on = lines.get(height).is_some_and(|next| text(next).starts_with("   "));
+    lines.truncate(height);
+    if let Some(last) = lines.last_mut().filter(|_| goes_on) {
+        let style = last.spans.first().map_or(last.style, |span| span.style);
+        let whole = text(last);
+        let room = width.saturating_sub(1);
+        let kept = cut(&format!("{}…", whole.trim_end()), room, false);
+        *last = Line::styled(kept, last.style.patch(style));
     }
     lines
 }

@@ -35,9 +35,11 @@ use crate::tui::focus::{Focus, Only};
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::peers::{By, Shared};
+use crate::tui::screen::Screen;
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{BOXED, Title, frame_height, inner, panel};
+use crate::tui::widgets::point_out;
 use crate::util::units;
 
 /// Columns that a box takes at its sides.
@@ -175,6 +177,7 @@ impl OverviewScreen {
                 problems: lines(problems(false)),
                 problems_and_rest: lines(problems(true)),
                 sentences: lines(problems::sentences(view, usize::from(beside))),
+                first_step: lines(problems::with_first_step(view, usize::from(beside))),
                 each: lines(problems::above_info(view)),
                 peers: lines(Self::peer_count(view) + 1),
                 links: lines(lower::link_height(data)),
@@ -284,6 +287,9 @@ impl Page for OverviewScreen {
             self.point_at(view, usize::from(at.x - inner(areas.timeline, areas.boxed).x));
             return Effect::None;
         }
+        if let Some(effect) = Self::click_below(view, areas, at) {
+            return effect;
+        }
         if peers.contains(at) && at.y > peers.y {
             let place = self.offset + usize::from(at.y - peers.y - 1);
             let all = problems::count(view) + place;
@@ -324,7 +330,7 @@ impl Page for OverviewScreen {
 
     fn keep_in_view(&mut self, view: &View) {
         self.follow(view);
-        if view.screen == crate::tui::screen::Screen::Overview {
+        if view.screen == Screen::Overview {
             self.show(view);
         }
     }
@@ -375,7 +381,7 @@ impl Page for OverviewScreen {
         self.problems(buffer, areas, view);
         self.peers(buffer, areas, view, data);
         let scale = super::links::table::scale(data);
-        let title = Title { name: "LINKS", about: &scale, hint: "5 opens" };
+        let title = Title { name: "LINKS", about: &scale, hint: &opens(view, Screen::Links) };
         if !areas.links.is_empty() {
             let area = panel(buffer, areas.links, areas.boxed, title);
             put(
@@ -385,23 +391,44 @@ impl Page for OverviewScreen {
             );
         }
         if !areas.steps.is_empty() {
-            let title = Title { name: "JOB STEPS", hint: "6 opens", ..Title::default() };
+            let title = Title { name: "JOB STEPS", hint: &opens(view, Screen::Bursts), ..Title::default() };
             let area = panel(buffer, areas.steps, areas.boxed, title);
-            put(
-                buffer,
-                area,
-                lower::step_lines(view, data, usize::from(area.width), usize::from(area.height)),
-            );
+            let (width, height) = (usize::from(area.width), usize::from(area.height));
+            put(buffer, area, lower::cut_off(lower::step_lines(view, data, width, height), width, height));
         }
         if !areas.events.is_empty() {
-            let title = Title { name: "EVENTS", about: "newest first", hint: "7 opens" };
+            let title = Title { name: "EVENTS", about: "newest first", hint: &opens(view, Screen::Events) };
             let area = panel(buffer, areas.events, areas.boxed, title);
             put(buffer, area, lower::event_lines(view, (usize::from(area.width), usize::from(area.height))));
         }
     }
 }
 
+/// The key that shows a screen, with what it does; empty where no key does.
+fn opens(view: &View, screen: Screen) -> String {
+    let key = view.options.keys.first(Input::Screen(screen as usize));
+    if key.is_empty() { key } else { format!("{key} opens") }
+}
+
 impl OverviewScreen {
+    /// Links, steps and events open on their own screens; `None` elsewhere.
+    fn click_below(view: &View, areas: Areas, at: Position) -> Option<Effect> {
+        let data = view.data.as_ref()?;
+        let row = |area: Rect| {
+            let area = inner(area, areas.boxed);
+            area.contains(at).then(|| (usize::from(at.y - area.y), usize::from(area.height)))
+        };
+        if let Some((row, room)) = row(areas.links) {
+            let link = lower::link_at(view, data, room, row).filter(|_| !Self::without_packets(view));
+            return Some(Effect::Row(Screen::Links, link));
+        }
+        if row(areas.steps).is_some() {
+            return Some(Effect::Row(Screen::Bursts, None));
+        }
+        let (row, _) = row(areas.events)?;
+        events::place(view, row).map(|event| Effect::Row(Screen::Events, Some(event)))
+    }
+
     /// Without packets: what findings say of counters, the counters themselves, and why there is nothing else.
     fn counters(&self, buffer: &mut Buffer, body: Rect, view: &View) {
         if problems::above_info(view) == 0 {
@@ -411,7 +438,7 @@ impl OverviewScreen {
         let areas = Self::areas(view);
         self.problems(buffer, areas, view);
         let about = "NIC counters, latest reading";
-        let title = Title { name: "LINKS", about, hint: "5 opens" };
+        let title = Title { name: "LINKS", about, hint: &opens(view, Screen::Links) };
         if !areas.links.is_empty() {
             let area = panel(buffer, areas.links, areas.boxed, title);
             put(buffer, area, lower::counter_lines(view, usize::from(area.width)));
@@ -460,7 +487,8 @@ impl OverviewScreen {
         for (y, (at, text)) in (0..area.height).zip(&lines) {
             line(buffer, area, y, text);
             if at.is_some() && *at == selected {
-                select(buffer, Rect { y: area.y + y, height: 1, ..area });
+                let row = Rect { y: area.y + y, height: 1, ..area };
+                if self.selected.is_some() { select(buffer, row) } else { point_out(buffer, row) }
             }
         }
     }

@@ -290,7 +290,6 @@ impl Columns {
         let times = || data.peers.iter().filter_map(|peer| peer.latency);
         let p99 = times().any(|times| times.tail().is_some()) && room.take(LATENCY + 1);
         let p50 = times().next().is_some() && room.take(LATENCY + 1);
-        let quiet = quiet.into_iter().filter(|figure| room.take(figure.width(data.by) + 1)).collect();
         let share = room.take(SHARE + 1);
         let packets = room.take(8);
         let several = data.model.links.len() > 1 && data.by != By::Link;
@@ -299,6 +298,8 @@ impl Columns {
         let pair = if pair_shown { pair } else { 0 };
         let pods = is_owned(data) && data.sample.owners.all().iter().any(|owner| owner.pod.is_some());
         let pod = if pods && room.take(POD + 1) { POD } else { 0 };
+        // Nothing with values has less room for zeros.
+        let quiet = quiet.into_iter().filter(|figure| room.take(figure.width(data.by) + 1)).collect();
         let owners = || data.sample.owners.all().iter();
         let longest = owners().filter_map(column::process).map(|name| letters(&name)).max().unwrap_or(0);
         let longest_pod = owners().filter_map(|owner| owner.pod.as_deref()).map(letters).max().unwrap_or(0);

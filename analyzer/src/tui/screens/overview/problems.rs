@@ -8,6 +8,7 @@ use ratatui::text::{Line, Span};
 
 pub(in crate::tui) use self::sentence::shortened;
 pub(in crate::tui) use self::when::When;
+pub(in crate::tui) use self::who::both_ends;
 use super::super::{Spans, cut, findings};
 use crate::findings::{DataEnd, Finding, Severity, Step};
 use crate::model::Level;
@@ -296,11 +297,12 @@ fn lead(finding: &Finding) -> Spans {
     spans
 }
 
-/// Bold is what shows now, as a badge is filled then.
+/// The colour of its level while it lasts; bold is what shows now, as a badge is filled then.
 fn style(finding: &Finding, end: DataEnd) -> ratatui::style::Style {
+    let level = finding.severity.into();
     match (finding.active, finding.quiet_ns(end.ns)) {
-        (true, None) => theme::BOLD,
-        (true, Some(_)) => theme::PLAIN,
+        (true, None) => theme::text(level),
+        (true, Some(_)) => theme::bar(level),
         (false, _) => theme::DIM,
     }
 }
@@ -357,18 +359,13 @@ fn brief(finding: &Finding, end: DataEnd, width: usize) -> Brief {
     Brief { lines: texts.into_iter().enumerate().map(line).collect(), rest }
 }
 
-/// The diagnosis in one line, cut where it has no room. That it is quiet or has ended its style and symbol say too:
-/// where the whole diagnosis has room without the time, it has none.
+/// The diagnosis in one line with its time, cut where it has no room.
 fn cut_off(finding: &Finding, end: DataEnd, width: usize) -> Line<'static> {
     let mut spans = lead(finding);
     let room = width.saturating_sub(spans.width + 1);
-    let mut when = When::of(finding, end).bare;
+    let when = When::of(finding, end).bare;
     let left = room.saturating_sub(when.chars().count() + 2);
-    let mut text = shortened(&finding.title, left);
-    let shows = finding.active && finding.quiet_ns(end.ns).is_none();
-    if !shows && text.ends_with('…') && finding.title.chars().count() <= room {
-        (text, when) = (finding.title.clone(), String::new());
-    }
+    let text = shortened(&finding.title, left);
     let gap = room.saturating_sub(text.chars().count() + when.chars().count());
     spans.push(text, style(finding, end)).push(" ".repeat(gap), theme::PLAIN).push(when, theme::DIM);
     spans.into_line()
@@ -466,9 +463,31 @@ fn new_cost(finding: &Finding, end: DataEnd) -> Option<String> {
 /// Lines before the first step.
 const STEPS_HEAD: usize = 2;
 
+/// The worst problem that has steps.
+fn with_steps(all: &[Finding]) -> Option<&Finding> {
+    all.iter().find(|one| one.is_problem() && !one.steps.is_empty())
+}
+
+/// What a problem is, without its figures: `loss upstream of rail0`.
+fn kind(finding: &Finding) -> String {
+    let name = finding.title.split(": ").next().unwrap_or_default();
+    let mut letters = name.chars();
+    match (letters.next(), letters.next()) {
+        // Not of an abbreviation.
+        (Some(first), Some(second)) if second.is_lowercase() => {
+            first.to_lowercase().chain([second]).chain(letters).collect()
+        }
+        _ => name.to_owned(),
+    }
+}
+
 /// The steps of the worst finding, with their `commands` or without, as many as there is room for.
 fn steps(all: &[Finding], width: usize, room: usize, commands: bool) -> Vec<Line<'static>> {
-    let mut lines = vec![Line::default(), Line::styled(" DO NEXT", theme::BOLD)];
+    const NAME: &str = " DO NEXT";
+    let about = with_steps(all).map(|one| format!(" for {}", kind(one))).unwrap_or_default();
+    let about = cut(&about, width.saturating_sub(NAME.len() + 1), false);
+    let head = Line::from(vec![Span::styled(NAME, theme::BOLD), Span::styled(about, theme::DIM)]);
+    let mut lines = vec![Line::default(), head];
     for one in blocks(all, width, commands) {
         if lines.len() + one.len() > room {
             break;
@@ -478,9 +497,18 @@ fn steps(all: &[Finding], width: usize, room: usize, commands: bool) -> Vec<Line
     if lines.len() > STEPS_HEAD { lines } else { Vec::new() }
 }
 
+/// Lines of the problems' sentences, of place and cost of the worst, and of its first step; 0 where nothing lasts that
+/// has one.
+pub(super) fn with_first_step(view: &View, width: usize) -> usize {
+    let Some(concluded) = known(view) else { return 0 };
+    let lasts = with_steps(concluded.findings).is_some_and(|one| one.active);
+    let first = blocks(concluded.findings, width, true).first().map(Vec::len).filter(|_| lasts);
+    first.map_or(0, |lines| sentences(view, width) + 1 + STEPS_HEAD + lines)
+}
+
 /// The lines of each step.
 fn blocks(all: &[Finding], width: usize, commands: bool) -> Vec<Vec<Line<'static>>> {
-    let worst = all.iter().find(|one| one.is_problem() && !one.steps.is_empty());
+    let worst = with_steps(all);
     let block = |(number, step): (usize, &Step)| {
         let mut one = Vec::new();
         for (at, text) in wrap(&step.text, width.saturating_sub(5)).into_iter().enumerate() {
@@ -488,8 +516,11 @@ fn blocks(all: &[Finding], width: usize, commands: bool) -> Vec<Vec<Line<'static
             one.push(Line::from(vec![Span::styled(lead, theme::BOLD), Span::raw(text)]));
         }
         if let Some(command) = step.command.as_ref().filter(|_| commands) {
-            let text = cut(command, width.saturating_sub(6), false);
-            one.push(Line::from(vec![Span::raw("   $ "), Span::styled(text, theme::KEY)]));
+            // Whole: half a command is of no use.
+            for (at, text) in wrap(command, width.saturating_sub(6)).into_iter().enumerate() {
+                let lead = if at == 0 { "   $ " } else { "     " };
+                one.push(Line::from(vec![Span::raw(lead), Span::styled(text, theme::KEY)]));
+            }
         }
         one
     };
@@ -518,7 +549,7 @@ pub(in crate::tui) struct Impact {
     pub(in crate::tui) time: When,
     /// Cost and place.
     pub(in crate::tui) parts: Vec<String>,
-    /// Its ends.
+    /// Its ends, the longest form first; empty where the sentence says as much.
     pub(in crate::tui) who: Vec<String>,
 }
 
@@ -533,7 +564,7 @@ pub(in crate::tui) fn impact(view: &View) -> Option<Impact> {
     let parts = parts(worst, end).into_iter();
     let parts: Vec<String> =
         parts.map(|part| if bare(&part) { format!("at {}", part.text) } else { part.text }).collect();
-    let who = who::parts(worst, view);
+    let who = who::forms(worst, view);
     (time.is_known() || !parts.is_empty() || !who.is_empty()).then_some(Impact { time, parts, who })
 }
 

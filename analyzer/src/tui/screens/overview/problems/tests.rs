@@ -120,17 +120,36 @@ fn what_to_do_comes_before_the_details_of_what_has_ended() {
     assert_eq!(lines(&of(1), 4, &[2]), None);
 }
 
+/// A list in which some have a time and others none does not say which came first.
 #[test]
-fn a_diagnosis_that_has_ended_is_not_cut_for_its_time() {
+fn each_problem_in_a_line_has_its_time() {
     let title = "Loss or reordering downstream: 2.68 % retransmitted, 10.40.1.11 → 4 hosts";
     let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
     let line = |finding: &Finding, width| texts(&[cut_off(finding, end, width)]).remove(0);
     let over = Finding { active: false, ..lossy(title, 2) };
-    assert!(line(&over, 100).ends_with("end 13:00:02"), "both have room");
-    assert_eq!(line(&over, 80).trim(), format!("○ {title}"));
-    assert_eq!(line(&lossy(title, 2), 80).trim(), format!("✖ {title}"), "it is quiet");
-    assert!(line(&lossy(title, 9), 80).ends_with("13:00:00"), "since when it lasts matters more");
-    assert!(line(&over, 70).ends_with("end 13:00:02"), "it has no room anyway");
+    for width in [60, 80, 100] {
+        assert!(line(&over, width).ends_with("end 13:00:02"), "{width}");
+        assert!(line(&lossy(title, 2), width).ends_with("quiet 7 s"), "{width}");
+        assert!(line(&lossy(title, 9), width).ends_with("13:00:00"), "{width}");
+    }
+    assert_eq!(
+        line(&over, 80).trim(),
+        "○ Loss or reordering downstream: 2.68 % retransmitted…     end 13:00:02"
+    );
+}
+
+#[test]
+fn steps_name_their_problem_and_commands_are_whole() {
+    let command = "ethtool -S rail0 | grep -iE 'discard|drop|buf|pause|err'";
+    let mut one = lossy("Loss upstream of rail0,1: 294 of 17,182 packets", 9);
+    let step = Step { text: "Check port rail0.".to_owned(), command: Some(command.to_owned()), host: None };
+    one.steps = vec![step];
+    let lines = texts(&steps(&[lossy("Drops", 9), one.clone()], 40, 9, true));
+    assert_eq!(lines[1], " DO NEXT for loss upstream of rail0,1");
+    let shown: Vec<&str> = lines[3..].iter().map(|line| line.trim_start_matches([' ', '$'])).collect();
+    assert_eq!(shown.join(" "), command);
+    assert!(lines[3].starts_with("   $ ") && lines.len() == 5, "{lines:#?}");
+    assert_eq!(kind(&lossy("ECN congestion towards 10.0.0.1: 9 %", 9)), "ECN congestion towards 10.0.0.1");
 }
 
 /// What a switch port and the costs beyond the title say has more room than what the title says already.

@@ -1,26 +1,123 @@
 //! The ends of a problem in a line.
 
+use std::net::Ipv6Addr;
+
 use crate::analysis::FlowId;
 use crate::findings::{End, Finding, Problem};
 use crate::model::detail;
 use crate::sample::{Address, address};
 use crate::tui::column;
 use crate::tui::view::View;
+use crate::tui::widgets::cut;
 use crate::util::layout::plain;
 use crate::util::units;
 
-/// The ends of a problem, in parts: hosts that the title does not name, and queue pairs at both ends, of several flows
-/// those of the most affected one, with process and pod.
-pub(super) fn parts(finding: &Finding, view: &View) -> Vec<String> {
-    let ends = ends(finding);
-    let worst = if queue_pairs(finding).is_none() { worst_of(finding, view) } else { None };
-    ends.into_iter().chain(worst).collect()
+/// Columns of a pod whose name is cut, and where that has no room either.
+const POD: usize = 16;
+const SHORT_POD: usize = 12;
+
+/// One end: what the title does not name of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Side {
+    host: Option<String>,
+    qp: Option<String>,
+    process: Option<String>,
+    pod: Option<String>,
 }
 
-/// Process and pod, such as ` (python3 in trainer-0)`; empty where neither is known.
-fn owner(process: Option<&str>, pod: Option<&str>) -> String {
-    let known: Vec<String> = [process, pod].into_iter().flatten().map(plain).collect();
-    if known.is_empty() { String::new() } else { format!(" ({})", known.join(" in ")) }
+/// What a shorter form leaves out, each also what those before it do.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Without {
+    Nothing,
+    /// The middle of the pods' names.
+    LongPods,
+    /// More of it.
+    MostOfPods,
+    Pods,
+    Processes,
+    /// The middle of long addresses.
+    LongHosts,
+    /// Hosts, where the queue pairs are known.
+    Hosts,
+}
+
+impl Without {
+    const ALL: [Self; 7] = [
+        Self::Nothing,
+        Self::LongPods,
+        Self::MostOfPods,
+        Self::Pods,
+        Self::Processes,
+        Self::LongHosts,
+        Self::Hosts,
+    ];
+}
+
+impl Side {
+    fn of(end: &End, host: bool) -> Self {
+        Self {
+            host: host.then(|| end.addr.to_string()),
+            qp: end.qpn.map(|qpn| qpn.to_string()),
+            process: end.comm.as_deref().map(plain),
+            pod: end.pod.as_deref().map(plain),
+        }
+    }
+
+    /// `10.0.0.1 QP 17 (python3 in trainer-0)`. `qp`: the word before its number.
+    fn text(&self, without: Without, qp: &str) -> String {
+        let host = self.host.as_deref().filter(|_| without < Without::Hosts || self.qp.is_none());
+        let host = host.map(|host| if without < Without::LongHosts { host.to_owned() } else { brief(host) });
+        let number = self.qp.as_ref().map(|number| format!("{qp}{number}"));
+        let pod = self.pod.as_deref().filter(|_| without < Without::Pods);
+        let pod = pod.map(|pod| match without {
+            Without::Nothing => pod.to_owned(),
+            Without::LongPods => cut(pod, POD, true),
+            _ => cut(pod, SHORT_POD, true),
+        });
+        let process = self.process.clone().filter(|_| without < Without::Processes);
+        let owner: Vec<String> = process.into_iter().chain(pod).collect();
+        let owner = (!owner.is_empty()).then(|| format!("({})", owner.join(" in ")));
+        host.into_iter().chain(number).chain(owner).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// An IPv6 address by its first and its last groups; others are short.
+fn brief(host: &str) -> String {
+    let groups: Vec<&str> = host.split(':').collect();
+    match (host.parse::<Ipv6Addr>(), &*groups) {
+        (Ok(_), [first, second, .., last]) if groups.len() > 4 => format!("{first}:{second}…{last}"),
+        _ => host.to_owned(),
+    }
+}
+
+/// The ends of a problem in words, the longest form first: hosts that the title does not name, and queue pairs at both
+/// ends, of several flows those of the most affected one, with process and pod. Empty where the title says as much.
+pub(super) fn forms(finding: &Finding, view: &View) -> Vec<String> {
+    let known = queue_pairs(finding, true).map(|ends| ("", ends));
+    let known = known.or_else(|| worst_of(finding, view, true)).or_else(|| Some(("", ends(finding)?)));
+    known.map_or_else(Vec::new, |(most, sides)| in_words(most, &sides))
+}
+
+/// The same with both hosts, for where the title does not stand right above.
+pub(in crate::tui) fn both_ends(finding: &Finding, view: &View) -> Vec<String> {
+    let known = queue_pairs(finding, false).map(|ends| ("", ends));
+    let known = known.or_else(|| worst_of(finding, view, false));
+    known.map_or_else(Vec::new, |(most, sides)| in_words(most, &sides))
+}
+
+fn in_words(most: &str, [from, to]: &[Side; 2]) -> Vec<String> {
+    let form = |without: Without| {
+        let first = from.text(without, "QP ");
+        // Right behind a number another one needs no word.
+        let is_number = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '-');
+        let behind = first.rsplit_once("QP ").is_some_and(|(_, rest)| is_number(rest));
+        let second = to.text(without, "QP ");
+        let second = if behind { second.strip_prefix("QP ").unwrap_or(&second) } else { &second };
+        format!("{most}{first} → {second}")
+    };
+    let mut forms: Vec<String> = Without::ALL.into_iter().map(form).collect();
+    forms.dedup();
+    forms
 }
 
 /// True if the title names this host.
@@ -29,43 +126,34 @@ fn is_titled(finding: &Finding, host: Address) -> bool {
     finding.title.split(|c| !is_part(c)).any(|word| word.trim_end_matches(['.', ':']) == host)
 }
 
-fn owned(end: &End, name: String) -> String {
-    name + &owner(end.comm.as_deref(), end.pod.as_deref())
-}
-
 /// Both ends with their queue pairs; of hosts that the title names the queue pairs alone.
-fn queue_pairs(finding: &Finding) -> Option<String> {
-    let (requester, responder) = (finding.requester.as_ref()?, finding.responder.as_ref()?);
-    let (from, to) = (requester.qpn?, responder.qpn?);
-    let titled = |end: &End| is_titled(finding, end.addr);
+fn queue_pairs(finding: &Finding, below_title: bool) -> Option<[Side; 2]> {
+    let ends = [finding.requester.as_ref()?, finding.responder.as_ref()?];
+    if ends.iter().any(|end| end.qpn.is_none()) {
+        return None;
+    }
+    let titled = |end: &End| below_title && is_titled(finding, end.addr);
     // Which of two that the title names is which, the queue pairs do not say.
-    let both = titled(requester) && titled(responder);
-    let name = |end: &End, qp: u32| {
-        let bare = titled(end) && !both;
-        owned(end, if bare { format!("QP {qp}") } else { format!("{} QP {qp}", end.addr) })
-    };
-    Some(format!("{} → {}", name(requester, from), name(responder, to)))
+    let both = ends.iter().all(|end| titled(end));
+    Some(ends.map(|end| Side::of(end, both || !titled(end))))
 }
 
-/// Both ends, with their queue pairs, processes and pods where these are known; `None` where the title says as much.
-fn ends(finding: &Finding) -> Option<String> {
-    if let Some(pairs) = queue_pairs(finding) {
-        return Some(pairs);
-    }
-    let name = |end: &End| owned(end, end.addr.to_string());
+/// Both ends, with processes and pods where these are known; `None` where the title says as much.
+fn ends(finding: &Finding) -> Option<[Side; 2]> {
     let first = finding.flows.first()?;
     let same = |flow: &FlowId| (flow.src, flow.dst) == (first.src, first.dst);
+    let host = |host: Address| Side { host: Some(host.to_string()), ..Side::default() };
     let ends = match (&finding.requester, &finding.responder) {
-        (Some(requester), Some(responder)) => [name(requester), name(responder)],
-        (None, None) if finding.flows.iter().all(same) => [first.src.to_string(), first.dst.to_string()],
+        (Some(requester), Some(responder)) => [requester, responder].map(|end| Side::of(end, true)),
+        (None, None) if finding.flows.iter().all(same) => [first.src, first.dst].map(host),
         _ => return None,
     };
-    let named = ends.iter().any(|end| finding.title.contains(end.split(' ').next().unwrap_or(end)));
-    (!named).then(|| ends.join(" → "))
+    let named = ends.iter().flat_map(|end| &end.host).any(|host| finding.title.contains(host));
+    (!named).then_some(ends)
 }
 
 /// The most affected of several flows: its queue pairs at both ends, and their process and pod where they are known.
-fn worst_of(finding: &Finding, view: &View) -> Option<String> {
+fn worst_of(finding: &Finding, view: &View, below_title: bool) -> Option<(&'static str, [Side; 2])> {
     let FlowId { src, dst, dest_qp, .. } = finding.flows.first()?;
     let is_worst = |row: &&crate::model::Row| {
         let key = &row.id.key;
@@ -75,18 +163,25 @@ fn worst_of(finding: &Finding, view: &View) -> Option<String> {
     let data = view.data.as_ref();
     let row = data.and_then(|data| Some((data, data.model.rows.iter().find(is_worst)?)));
     let from = row.and_then(|(data, row)| detail::peer_qp(&data.sample, row.at?));
-    let from = from.map_or_else(|| units::UNKNOWN.to_owned(), |qp| qp.to_string());
-    let sender = row.and_then(|(data, row)| data.context().owner(row));
-    let process = sender.and_then(|sender| sender.comm.clone().or_else(|| column::process(sender)));
-    let of = owner(process.as_deref(), sender.and_then(|sender| sender.pod.as_deref()));
     // A host in the title needs no second mention.
-    let from = if is_titled(finding, *src) { format!("QP {from}") } else { format!("{src} QP {from}") };
-    let to = if is_titled(finding, *dst) { dest_qp.to_string() } else { format!("{dst} QP {dest_qp}") };
+    let side = |host: Address, qp: String| Side {
+        host: (!below_title || !is_titled(finding, host)).then(|| host.to_string()),
+        qp: Some(qp),
+        ..Side::default()
+    };
+    let from = from.map_or_else(|| units::UNKNOWN.to_owned(), |qp| qp.to_string());
+    let mut sides = [side(*src, from), side(*dst, dest_qp.to_string())];
+    if let Some(owner) = row.and_then(|(data, row)| data.context().owner(row)) {
+        let [from, to] = &mut sides;
+        let own = if owner.lqpn == *dest_qp { to } else { from };
+        let process = owner.comm.clone().or_else(|| column::process(owner));
+        (own.process, own.pod) = (process.as_deref().map(plain), owner.pod.as_deref().map(plain));
+    }
     let several = finding.named.iter().nth(1).is_some();
     let most = match Problem::of(finding) {
         _ if !several => "",
         Some(Problem::Imbalance) => "heaviest ",
         _ => "worst ",
     };
-    Some(format!("{most}{from} → {to}{of}"))
+    Some((most, sides))
 }

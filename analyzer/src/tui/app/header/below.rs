@@ -1,0 +1,102 @@
+//! The lines below the sentence of the worst problem: time, ends, cost and place.
+
+use ratatui::buffer::Buffer;
+
+use super::{coverage, part};
+use crate::tui::app::App;
+use crate::tui::key::Input;
+use crate::tui::layout::Layout;
+use crate::tui::screen::Screen;
+use crate::tui::screens::overview;
+use crate::tui::screens::overview::problems::{Impact, When};
+use crate::tui::theme;
+use crate::tui::widgets::{Spans, cut, line};
+
+/// Time, cost and ends of the worst problem, for the overview: its timeline has the counters.
+pub(super) fn impact(app: &App) -> Option<Impact> {
+    (app.view.screen == Screen::Overview).then(|| overview::problems::impact(&app.view)).flatten()
+}
+
+/// When and who, then cost and place of the worst problem, or all in one line. `rest`: the end of the sentence above.
+pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, impact: Impact) {
+    let width = usize::from(at.metrics.width);
+    // The key opens what is selected.
+    let (key, hint) = if app.screens.overview.opens_worst(&app.view) {
+        (format!("{} ", app.view.options.keys.first(Input::Open)), "why + fix ")
+    } else {
+        (String::new(), "")
+    };
+    let hinted = width.saturating_sub(key.chars().count() + hint.len() + 3);
+    let Impact { time, parts, who } = impact;
+    let mut spans = part("   ", theme::PLAIN);
+    let mut last = at.metrics;
+    if at.cost.is_empty() {
+        begin(&mut spans, rest, &time, shortest(&who), hinted);
+        let who = longest(&who, left(&spans, hinted));
+        fill(&mut spans, who.into_iter().chain(parts).collect(), hinted);
+    } else {
+        begin(&mut spans, rest, &time, who.first().map_or(0, |whole| letters(whole)), width - 1);
+        // The ends whole in either line are worth more than the order of the two.
+        let [here, below] = [left(&spans, width - 1), left(&part("   ", theme::PLAIN), hinted)];
+        let first = who.iter().find(|form| letters(form) <= here.max(below));
+        let shown = first.filter(|form| letters(form) <= here);
+        let others = if shown.is_some() { parts } else { fill(&mut spans, parts, width - 1) };
+        fill(&mut spans, shown.cloned().into_iter().collect(), width - 1);
+        line(buffer, at.metrics, 0, &spans.into_line());
+        (spans, last) = (part("   ", theme::PLAIN), at.cost);
+        let who = first.filter(|_| shown.is_none()).cloned();
+        fill(&mut spans, who.into_iter().chain(others).collect(), hinted);
+    }
+    if let Some(seen) = coverage(app, false)
+        && spans.width + seen.width + 6 <= hinted
+    {
+        spans.push(" · ", theme::DIM).append(seen);
+    }
+    let gap = width.saturating_sub(spans.width + key.chars().count() + hint.len());
+    spans.push(" ".repeat(gap), theme::PLAIN).push(key, theme::KEY).push(hint, theme::DIM);
+    line(buffer, last, 0, &spans.into_line());
+}
+
+/// Columns that are left for a part behind others.
+fn left(spans: &Spans, most: usize) -> usize {
+    most.saturating_sub(spans.width + if spans.width == 3 { 0 } else { 3 })
+}
+
+fn letters(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Columns of the shortest form.
+fn shortest(forms: &[String]) -> usize {
+    forms.iter().map(|form| letters(form)).min().unwrap_or(0)
+}
+
+/// The longest form that has room.
+fn longest(forms: &[String], room: usize) -> Option<String> {
+    forms.iter().find(|form| letters(form) <= room).cloned()
+}
+
+/// The rest of the sentence and the time, in `most` columns: how long a problem lasts comes after another part.
+fn begin(spans: &mut Spans, rest: &str, time: &When, other: usize, most: usize) {
+    if !rest.is_empty() {
+        spans.push(cut(rest, most.saturating_sub(3), false), theme::BOLD);
+    }
+    let free = left(spans, most);
+    let other = if other > 0 { other + 3 } else { 0 };
+    let time = time.best(|form| letters(form) + other <= free, |form| letters(form) <= free);
+    fill(spans, time.into_iter().map(str::to_owned).collect(), most);
+}
+
+/// Adds whole parts, as half a figure says nothing; returns those without room.
+fn fill(spans: &mut Spans, parts: Vec<String>, most: usize) -> Vec<String> {
+    let mut others = Vec::new();
+    for part in parts {
+        if letters(&part) <= left(spans, most) {
+            let gap = if spans.width == 3 { "" } else { " · " };
+            spans.push(format!("{gap}{part}"), theme::PLAIN);
+        } else {
+            others.push(part);
+        }
+    }
+    others
+}
