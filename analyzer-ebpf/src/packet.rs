@@ -161,13 +161,13 @@ pub(crate) fn length<const MOST: usize>(len: usize) -> Option<usize> {
 
 /// A copy of a packet's first bytes, for packets whose headers are not in the linear part.
 #[derive(Clone, Copy)]
-pub(crate) struct Copied {
+pub(crate) struct HeadCopy {
     bytes: *const u8,
     len: usize,
     offset: *mut u64,
 }
 
-impl Copied {
+impl HeadCopy {
     /// Copies up to [`SCRATCH_LEN`] bytes of the packet to this CPU's scratch memory.
     #[inline(always)]
     pub(crate) fn of(ctx: &TcContext, offset: *mut u64) -> Option<Self> {
@@ -179,7 +179,7 @@ impl Copied {
     }
 }
 
-impl Bytes for Copied {
+impl Bytes for HeadCopy {
     #[inline(always)]
     fn prefers_fast_path(&self) -> bool {
         false

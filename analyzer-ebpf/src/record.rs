@@ -17,7 +17,7 @@ use crate::maps::{
     CPU_STATE, EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, LINK_MULTIPLIER, LINK_SHIFT, SLOTS,
     counters_of, hint_at,
 };
-use crate::packet::{Copied, Head};
+use crate::packet::{Head, HeadCopy};
 use crate::{bins, emit, latency, seqlock};
 
 const NOEXIST: u64 = 1;
@@ -79,7 +79,7 @@ pub(crate) fn tc(ctx: &TcContext, egress: bool, raw: bool) {
     // One place counts what either has parsed: the verifier follows it once.
     let parsed = if packet.len() < ENOUGH
         && packet.len() < skb_len as usize
-        && let Some(copied) = Copied::of(ctx, offset)
+        && let Some(copied) = HeadCopy::of(ctx, offset)
     {
         parse_into::<Kernel>(&copied, meta, &mut (), frame)
     } else {

@@ -125,7 +125,7 @@ fn target(import: &str) -> &str {
     import.split("::").nth(1).unwrap()
 }
 
-/// What each module imports of the others.
+/// Imports of each module from the others.
 fn edges() -> BTreeMap<&'static str, BTreeMap<String, &'static str>> {
     let modules: BTreeSet<&str> = RULES.iter().map(|(name, _)| *name).chain(["cli"]).collect();
     let mut edges: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();

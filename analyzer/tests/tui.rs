@@ -114,7 +114,7 @@ fn type_text(app: &mut App, text: &str) {
 }
 
 /// All groups of the table.
-fn sums(app: &App) -> Vec<rocescope::tui::table::Sum> {
+fn sums(app: &App) -> Vec<rocescope::tui::table::GroupRow> {
     (0..app.screens.flows.groups.len()).filter_map(|at| app.screens.flows.group_sum(&app.view, at)).collect()
 }
 

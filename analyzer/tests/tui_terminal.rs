@@ -71,7 +71,7 @@ impl Session {
         assert!(self.shows(from, text, LONG), "no {what}: {:?}\n{}", self.output_from(from), self.errors());
     }
 
-    /// Whether a text comes in the output from `from` on, within this time.
+    /// True if a text comes in the output from `from` on, within this time.
     fn shows(&self, from: usize, text: &str, within: Duration) -> bool {
         let deadline = Instant::now() + within;
         while !self.output_from(from).contains(text) {

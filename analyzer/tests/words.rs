@@ -16,7 +16,7 @@ use rocescope::source::replay;
 mod source;
 use source::{Piece, files, is_test, pieces, without_tests};
 
-/// What stands before a name of [`POOR`].
+/// Text before a name of [`POOR`].
 const POOR_TYPE: &str = "poor type name";
 
 /// A phrase in lower case, and what to say instead. A `*` stands for the rest of a word.
@@ -140,11 +140,14 @@ const SCOPES: &[Scope] = &[
     Scope::Names("../fuzz/fuzz_targets"),
 ];
 
-/// Words that are too poor to be the name of a type by themselves.
+/// Words that are too poor to be the name of a type, module or function by themselves.
 const POOR: &[&str] = &[
-    "Again", "Beside", "Both", "Felt", "Gone", "Has", "Job", "Kind", "Known", "Late", "Left", "Look", "Many",
-    "Moment", "Once", "Plain", "Run", "Seen", "Sight", "Spurt", "Stop", "Turn", "What", "When", "Where",
-    "Why",
+    "Ahead", "Again", "Asked", "At", "Beside", "Between", "Both", "By", "Copied", "Copies", "Dead",
+    "Departed", "Done", "Doubt", "Felt", "Found", "Gone", "Has", "Heard", "Held", "Job", "Judged", "Kept",
+    "Kind", "Known", "Late", "Lateness", "Left", "Listed", "Look", "Low", "Many", "Moment", "Most", "News",
+    "Of", "Once", "Only", "Passed", "Plain", "Resent", "Room", "Run", "Said", "Seen", "Sheet", "Shown",
+    "Sight", "Slow", "Spot", "Spurt", "Stop", "Taken", "Trouble", "Turn", "Way", "What", "When", "Where",
+    "Woken", "Worse", "Wrong", "Why", "again", "asked", "asks", "copies", "once", "resent", "said", "ways",
 ];
 
 /// Exceptions: end of the path, phrase, reason.
@@ -303,7 +306,8 @@ fn banned_by(list: &[(&'static str, &'static str)], text: &str) -> Vec<(&'static
     list.iter().copied().filter(|(phrase, _)| has(phrase)).collect()
 }
 
-/// Sentences that begin with a word of [`QUESTIONS`] and are no question. What has no full stop is a heading or a label.
+/// Sentences that begin with a word of [`QUESTIONS`] and are no question. What has no full stop is a heading or a
+/// label.
 fn no_questions(text: &str) -> Vec<String> {
     let lines = text.replace("\\n", "\n");
     lines.split("\n\n").flat_map(no_questions_of_paragraph).collect()

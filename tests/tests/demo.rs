@@ -215,7 +215,7 @@ fn the_command_can_be_interrupted() {
     }
     let options = ["demo", "--output", "jsonl", "--interval", "100ms", "--hook", "tc"];
     let program = Program::start(Start::default(), &options).unwrap();
-    program.said(|text| text.contains("rail1: TC ingress and TC egress").then_some(())).unwrap();
+    program.wait_for_message(|text| text.contains("rail1: TC ingress and TC egress").then_some(())).unwrap();
     program.reported(|report| number(&report["totals"]["roce_packets"]) > 0).unwrap();
     program.signal(Signal::TERM).unwrap();
     let ended = program.end().unwrap();

@@ -6,7 +6,7 @@ use std::process::Command;
 use rocescope_tests::oracle::binary;
 
 /// A command of a page, and the lines of its output that the page shows.
-struct Shown {
+struct DocumentedCommand {
     command: String,
     lines: Vec<String>,
 }
@@ -17,8 +17,8 @@ fn spaced(text: &str) -> String {
 }
 
 /// The commands in the console blocks of a page.
-fn shown(page: &str) -> Vec<Shown> {
-    let mut all: Vec<Shown> = Vec::new();
+fn shown(page: &str) -> Vec<DocumentedCommand> {
+    let mut all: Vec<DocumentedCommand> = Vec::new();
     let (mut inside, mut continued) = (false, false);
     for line in page.lines() {
         if let Some(kind) = line.strip_prefix("```") {
@@ -28,7 +28,7 @@ fn shown(page: &str) -> Vec<Shown> {
             let whole = part.trim_end_matches('\\');
             match all.last_mut().filter(|_| continued) {
                 Some(last) => last.command.push_str(whole),
-                None => all.push(Shown { command: whole.to_owned(), lines: Vec::new() }),
+                None => all.push(DocumentedCommand { command: whole.to_owned(), lines: Vec::new() }),
             }
             continued = whole != part;
         } else if let Some(last) = all.last_mut().filter(|_| inside && !line.trim().is_empty()) {
@@ -55,7 +55,7 @@ fn pages_show_what_the_program_prints() {
     let pages = folder.filter(is_page).chain([root.join("README.md")]);
     let (mut tried, mut wrong) = (0, Vec::new());
     for page in pages {
-        for Shown { command, lines } in shown(&std::fs::read_to_string(&page).unwrap()) {
+        for DocumentedCommand { command, lines } in shown(&std::fs::read_to_string(&page).unwrap()) {
             // Others need rights, traffic, or a capture that the repository does not have.
             let of_tests = command.starts_with("rocescope ") && command.contains("tests/data/");
             if !of_tests || lines.is_empty() || command.contains(['|', '>']) {

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rocescope_tests::fleet::ask::{ask, asked, engines, of_captures, of_captures_each, rows};
+use rocescope_tests::fleet::ask::{answer_to, ask, engines, of_captures, of_captures_each, rows};
 use rocescope_tests::fleet::{Fault, Fleet};
 use rocescope_tests::oracle::binary;
 use rocescope_tests::packages::duck_db_or_skip;
@@ -21,7 +21,7 @@ fn few_hosts_recorded_from_captures_are_not_called_healthy() {
     let both = of_captures(&[("node0", &["e1_loss1.h0.pcap.gz"]), ("node1", &["e1_loss1.h1.pcap.gz"])]);
     for engine in engines(TEST) {
         // One host of two is enough, but its tap sees no loss, and go-back-N resends 44 packets for each.
-        let (loss, row) = asked(sender.path(), "loss", &engine);
+        let (loss, row) = answer_to(sender.path(), "loss", &engine);
         assert!(
             loss.contains(
                 ": 4,050 packets retransmitted (44.2 %), losses not known, in the only pair of ports"
@@ -29,7 +29,7 @@ fn few_hosts_recorded_from_captures_are_not_called_healthy() {
             "{loss}"
         );
         assert!(row["lost"].is_null() && row["retransmitted"] == 4_050.0, "{row}");
-        let (jobs, row) = asked(sender.path(), "jobs", &engine);
+        let (jobs, row) = answer_to(sender.path(), "jobs", &engine);
         assert!(
             jobs.starts_with("Job training: retransmission 44.2 %, on 1 host; no median to compare with"),
             "{jobs}"
@@ -37,7 +37,7 @@ fn few_hosts_recorded_from_captures_are_not_called_healthy() {
         assert!(row["all_lost"].is_null() && row["usual"].is_null(), "{row}");
         // 92 of 9,170 packets were lost: a packet that two taps see counts once.
         for (question, lost) in [("loss", "lost"), ("jobs", "all_lost")] {
-            let (headline, row) = asked(both.path(), question, &engine);
+            let (headline, row) = answer_to(both.path(), question, &engine);
             assert!(headline.ends_with("Confidence: low"), "{headline}");
             assert!(
                 headline.contains(if question == "loss" {
@@ -56,7 +56,7 @@ fn few_hosts_recorded_from_captures_are_not_called_healthy() {
     }
     let Some(engine) = duck_db_or_skip(TEST) else { return };
     let uplinks = of_captures(&[("node0", &["k1_ecmp_ring.uA0.pcap.gz", "k1_ecmp_ring.uA1.pcap.gz"])]);
-    let (balance, _) = asked(uplinks.path(), "balance", &engine);
+    let (balance, _) = answer_to(uplinks.path(), "balance", &engine);
     // 5.98 MB and 0.85 MB.
     assert!(
         balance.starts_with(
@@ -74,14 +74,14 @@ fn what_is_retransmitted_is_not_lost() {
         of_captures(&[("node0", &["e3_reorder.h0.pcap.gz"]), ("node1", &["e3_reorder.h1.pcap.gz"])]);
     for engine in engines("what_is_retransmitted_is_not_lost") {
         for (folder, resent) in [(&not_ready, 57.0), (&reordered, 3_279.0)] {
-            let (loss, row) = asked(folder.path(), "loss", &engine);
+            let (loss, row) = answer_to(folder.path(), "loss", &engine);
             if folder.path() == not_ready.path() {
                 assert!(loss.starts_with("Losses are not known: 1 port pair"), "{loss}");
             } else {
                 assert_eq!(loss, "No pair of ports loses more than 0.01 % of its packets");
             }
             assert!(row.is_null(), "{row}");
-            let (jobs, row) = asked(folder.path(), "jobs", &engine);
+            let (jobs, row) = answer_to(folder.path(), "jobs", &engine);
             assert!(
                 jobs.starts_with("Job training: waits ") || jobs.starts_with("Job training: stalls "),
                 "{jobs}"
@@ -99,7 +99,7 @@ fn shares_of_a_job_do_not_depend_on_the_interval_of_the_recording() {
     let recordings = ["100ms", "1s", "5s"].map(|interval| (interval, of_captures_each(&CAPTURES, interval)));
     for engine in engines("shares_of_a_job_do_not_depend_on_the_interval_of_the_recording") {
         for (interval, folder) in &recordings {
-            let (headline, row) = asked(folder.path(), "jobs", &engine);
+            let (headline, row) = answer_to(folder.path(), "jobs", &engine);
             // The sender of four queue pairs is silent for 757 ms of 4 × 831 ms.
             assert!(
                 headline.starts_with("Job training: stalls 22.8 % of the time"),
@@ -114,13 +114,13 @@ fn shares_of_a_job_do_not_depend_on_the_interval_of_the_recording() {
 fn congestion_marks_are_a_problem_of_a_job() {
     let folder = of_captures(&[("node1", &["f1_ecn_red.h1.pcap.gz"])]);
     for engine in engines("congestion_marks_are_a_problem_of_a_job") {
-        let (jobs, _) = asked(folder.path(), "jobs", &engine);
+        let (jobs, _) = answer_to(folder.path(), "jobs", &engine);
         assert!(jobs.starts_with("Job training: CE 97.2 %, on 1 host"), "{jobs}");
         // Marks count without a median, and nobody sees what is lost downstream of a single tap.
-        let (slow, row) = asked(folder.path(), "slow", &engine);
+        let (slow, row) = answer_to(folder.path(), "slow", &engine);
         assert!(slow.contains(": CE 97.2 %, in the only pair") && slow.contains("no median"), "{slow}");
         assert!(row["usual"].is_null(), "{row}");
-        let (loss, _) = asked(folder.path(), "loss", &engine);
+        let (loss, _) = answer_to(folder.path(), "loss", &engine);
         assert!(loss.starts_with("Losses are not known: 1 port pair"), "{loss}");
         let timeline = rows(folder.path(), "timeline", &engine);
         assert!(timeline.iter().all(|row| row["lost_packets"].is_null()), "{timeline:?}");
@@ -148,7 +148,7 @@ fn the_timeline_has_the_same_sums_for_every_interval() {
 fn the_timeline_counts_what_loss_counts() {
     let folder = of_captures(&[("node0", &["e1_loss1.h0.pcap.gz"]), ("node1", &["e1_loss1.h1.pcap.gz"])]);
     for engine in engines("the_timeline_counts_what_loss_counts") {
-        let (_, answer) = asked(folder.path(), "loss", &engine);
+        let (_, answer) = answer_to(folder.path(), "loss", &engine);
         let timeline = rows(folder.path(), "timeline", &engine);
         let sum = |of: fn(&Value) -> f64| timeline.iter().map(of).sum::<f64>();
         let lost = sum(|row| row["lost_packets"].as_f64().unwrap());
@@ -156,7 +156,7 @@ fn the_timeline_counts_what_loss_counts() {
         let packets = sum(|row| row["lost_packets"].as_f64().unwrap() / row["loss_ratio"].as_f64().unwrap());
         let ratio = answer["figure"].as_f64().unwrap();
         assert!((lost / packets - ratio).abs() < 0.02 * ratio, "{} {ratio}", lost / packets);
-        let (_, jobs) = asked(folder.path(), "jobs", &engine);
+        let (_, jobs) = answer_to(folder.path(), "jobs", &engine);
         let resent: f64 = timeline.iter().map(|row| row["retransmitted_packets"].as_f64().unwrap()).sum();
         assert_eq!(Some(resent), jobs["all_retransmitted"].as_f64(), "{timeline:?}");
         // Of a timeout, the two taps may see different ends.

@@ -67,7 +67,7 @@ fn hijacked_parsers_of_live_can_do_nothing_else() {
     program.reported(|report| report["totals"]["roce_packets"] == 15).unwrap();
     for place in ["live", "devices"] {
         let last = format!("hijack in {place}: become root");
-        program.said(|text| text.contains(&last).then_some(())).unwrap();
+        program.wait_for_message(|text| text.contains(&last).then_some(())).unwrap();
     }
     let ended = program.interrupt().unwrap();
     assert!(ended.status.success(), "{ended:?}");
@@ -172,7 +172,7 @@ fn a_hijacked_writer_of_dumps_can_do_nothing_else() {
     program.reported(|report| report["totals"]["roce_packets"] == 15).unwrap();
     let asked = Command::new("kill").args(["-USR1", &program.id().to_string()]).status().unwrap();
     assert!(asked.success());
-    program.said(|text| text.contains("dump written to ").then_some(())).unwrap();
+    program.wait_for_message(|text| text.contains("dump written to ").then_some(())).unwrap();
     refused_in(program, &[("dump", &WRITES)]);
     let mut made = std::fs::read_dir(&dumps).unwrap().map(|entry| entry.unwrap().path());
     let dump = made.find(|path| path.is_dir()).unwrap();
@@ -387,7 +387,9 @@ fn a_hijacked_parser_beside_a_view_that_writes_files_writes_none() {
             std::thread::sleep(Duration::from_millis(20));
         };
         drop(screen);
-        places.iter().for_each(|place| refused(&said, place));
+        for place in &places {
+            refused(&said, place);
+        }
         assert!(!said.contains("privileges:"), "{said}");
     }
 }

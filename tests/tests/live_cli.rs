@@ -281,7 +281,7 @@ fn the_rest_goes_on_when_an_interface_goes() {
     first.receive(&frames::sends(2, 5)).unwrap();
     program.reported(|report| packets(report) == 10).unwrap();
     world.delete(first.index).unwrap();
-    program.said(|text| text.contains("interface near0 was removed").then_some(())).unwrap();
+    program.wait_for_message(|text| text.contains("interface near0 was removed").then_some(())).unwrap();
     second.receive(&frames::sends(3, 5)).unwrap();
     let report = program.reported(|report| packets(report) == 25).unwrap();
     conserved(&report);
@@ -446,7 +446,7 @@ fn a_full_table_loses_no_count() {
         assert_eq!(report["totals"]["lost"]["flow_table_full"], 12, "{}", report["totals"]);
         assert_eq!(report["flows"].as_array().unwrap().len(), 4);
         // Diagnostics of the programs are printed during the run.
-        program.said(|text| text.contains("kernel: flow table full").then_some(())).unwrap();
+        program.wait_for_message(|text| text.contains("kernel: flow table full").then_some(())).unwrap();
         let ended = program.interrupt().unwrap();
         assert_eq!(status(&ended), 0);
         conserved(&ended.lines().unwrap().pop().unwrap());

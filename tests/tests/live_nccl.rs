@@ -42,7 +42,7 @@ fn nccl_is_asked_where_the_user_says_and_only_then() {
     let program =
         Program::live(&world.near, &["-i", "near0", "--output", "jsonl", "--interval", "50ms", &address])
             .unwrap();
-    program.said(|text| text.contains("may leave this host").then_some(())).unwrap();
+    program.wait_for_message(|text| text.contains("may leave this host").then_some(())).unwrap();
     let nccl =
         program.reported(|report| report["nccl"]["answers"].as_u64() > Some(0)).unwrap()["nccl"].clone();
     server.join().unwrap();

@@ -82,7 +82,9 @@ fn watched(asked: Hook, mtu: u32, frames: &[Vec<u8>]) -> (Value, u64) {
         let (world, mut link) = World::with_link(mtu).unwrap();
         let options = ["-i", "near0", "--output", "jsonl", "--interval", "50ms"];
         let program = Program::live(&world.near, &[&options, asked.arguments()].concat()).unwrap();
-        program.said(|text| text.contains(&format!("near0: {}", hook.name())).then_some(())).unwrap();
+        program
+            .wait_for_message(|text| text.contains(&format!("near0: {}", hook.name())).then_some(()))
+            .unwrap();
         let hooks = Hooks::of(&world, &mut link).unwrap();
         assert_eq!(hooks.xdp.is_some(), hook != Hook::Tc, "{hook:?}");
         assert_eq!((hooks.tc_ingress, hooks.tc_egress), (u32::from(hook == Hook::Tc), 1), "{hook:?}");

@@ -51,13 +51,13 @@ fn reports_of_a_storm_are_exact() {
 
 /// Updates that a view of the live source received.
 #[derive(Default)]
-struct Heard {
+struct ReceivedFrames {
     events: u64,
     naks: u64,
     sample: Option<Box<Sample>>,
 }
 
-impl Heard {
+impl ReceivedFrames {
     /// Takes updates until `enough`, or until the source has ended.
     fn listen(&mut self, updates: &std::sync::mpsc::Receiver<Update>, enough: impl Fn(&Self) -> bool) {
         let late = Instant::now() + PATIENCE;
@@ -104,7 +104,7 @@ fn every_event_is_reported_or_counted_as_dropped() {
         .unwrap();
         let wanted = Wanted { kind: PacketKind::Nak, flows: 8, scan_every: 0, hold_psn: false };
         let flood = Flood::new(&bench.world.far, bench.far, wanted).unwrap();
-        let mut heard = Heard::default();
+        let mut heard = ReceivedFrames::default();
         let updates = &running.feed.updates;
         std::thread::scope(|scope| {
             let sender = scope.spawn(|| {

@@ -80,7 +80,7 @@ fn ended(child: &mut Killed) -> std::process::ExitStatus {
     }
 }
 
-fn said(output: &Output) -> String {
+fn standard_error(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -89,7 +89,7 @@ fn said(output: &Output) -> String {
 fn report(args: &[&str]) -> (Value, Output) {
     let output = output(&mut rocescope(&[&["replay", "--output", "json"], args].concat()));
     let report = serde_json::from_slice(&output.stdout);
-    (report.unwrap_or_else(|error| panic!("{error}: {}", said(&output))), output)
+    (report.unwrap_or_else(|error| panic!("{error}: {}", standard_error(&output))), output)
 }
 
 fn write(folder: &Path, name: &str, bytes: &[u8]) -> String {
@@ -157,7 +157,7 @@ fn a_process_neither_stops_doctor_nor_shows_it_a_file_of_the_host() {
         assert!(
             text.contains(&process.0.id().to_string()),
             "{kind}: the process is missing: {}",
-            said(&output)
+            standard_error(&output)
         );
         assert!(!text.contains(SECRET), "{kind}: a link out of the process's root was followed");
         assert_eq!(text.contains("trainer-0"), kind == "name", "{kind}: {text}");
@@ -186,8 +186,8 @@ fn every_packet_before_damage_in_a_gzip_stream_counts() {
     let folder = tempfile::tempdir().unwrap();
     let path = write(folder.path(), "damaged.pcap.gz", &file);
     let (from_file, output) = report(&[&path]);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert_eq!(from_file["totals"]["packets"], PACKETS, "{}", said(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", standard_error(&output));
+    assert_eq!(from_file["totals"]["packets"], PACKETS, "{}", standard_error(&output));
     // For any split of the bytes.
     for part in [97, 4_096, 65_536] {
         let mut replay = rocescope(&["replay", "-", "--output", "json"]);
@@ -201,7 +201,7 @@ fn every_packet_before_damage_in_a_gzip_stream_counts() {
         drop(pipe);
         let output = child.wait_with_output().unwrap();
         let streamed: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(streamed["totals"]["packets"], PACKETS, "in parts of {part}: {}", said(&output));
+        assert_eq!(streamed["totals"]["packets"], PACKETS, "in parts of {part}: {}", standard_error(&output));
     }
 }
 
@@ -268,7 +268,7 @@ fn names_in_captures_reach_no_output_as_they_are() {
     let name = write(folder.path(), "cap\u{1b}[31m.pcapng", &file.finish());
     for format in ["text", "csv", "html", "trace", "json", "jsonl"] {
         let output = output(&mut rocescope(&["replay", &name, "--output", format]));
-        assert!(output.status.success(), "{format}: {}", said(&output));
+        assert!(output.status.success(), "{format}: {}", standard_error(&output));
         let shown = String::from_utf8(output.stdout).unwrap();
         assert!(
             shown.contains("owned"),
@@ -311,7 +311,7 @@ fn drop_counts_near_the_largest_number_leave_ratios_within_one() {
     file.dropped(0, u64::MAX - 2).dropped(1, u64::MAX - 3);
     let folder = tempfile::tempdir().unwrap();
     let (report, output) = report(&[&write(folder.path(), "drops.pcapng", &file.finish())]);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", standard_error(&output));
     let mut all = Vec::new();
     numbers(&report, "", &mut all);
     let wrong: Vec<_> = all.iter().filter(|(at, n)| at.ends_with("_ratio.value") && *n > 1.0).collect();
@@ -341,7 +341,7 @@ fn pauses_out_of_time_order_take_no_more_than_all_time() {
     let folder = tempfile::tempdir().unwrap();
     let path = write(folder.path(), "pauses.pcap", &file.finish());
     let (report, output) = report(&[&path, "--link-speed", "100G"]);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", standard_error(&output));
     let worst = report["links"][0]["pause"][0]["worst_share"].as_f64().unwrap();
     assert!((0.99..=1.0).contains(&worst), "{worst} of a window was paused");
 }
@@ -382,9 +382,9 @@ fn processor_time(arguments: &[&str]) -> f64 {
         .arg(program)
         .args(arguments);
     let output = output(timed.stdin(Stdio::null()));
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", standard_error(&output));
     // The second line has the times of children: user and system, as 0m0.320s.
-    let text = said(&output);
+    let text = standard_error(&output);
     let of_children = text.lines().last().unwrap();
     let seconds = |word: &str| {
         let (minutes, seconds) = word.trim_end_matches('s').split_once('m').unwrap();
@@ -446,7 +446,7 @@ fn limits_of_the_process_are_named_with_what_raises_them() {
         );
         let output =
             output(Command::new("unshare").args(["--net", "sh", "-c", &script]).stdin(Stdio::null()));
-        let said = said(&output);
+        let said = standard_error(&output);
         if output.status.success() {
             continue;
         }
@@ -468,8 +468,8 @@ fn without_memory_it_says_so_and_is_not_aborted() {
         let script =
             format!("ulimit -v {kib} && exec {} replay {path} --output json >/dev/null", program.display());
         let output = output(Command::new("sh").args(["-c", &script]).stdin(Stdio::null()));
-        assert_eq!(output.status.code(), Some(1), "{kib} KiB: {}", said(&output));
-        assert!(said(&output).contains("ulimit -v"), "{kib} KiB: {}", said(&output));
+        assert_eq!(output.status.code(), Some(1), "{kib} KiB: {}", standard_error(&output));
+        assert!(standard_error(&output).contains("ulimit -v"), "{kib} KiB: {}", standard_error(&output));
     }
 }
 
@@ -516,10 +516,18 @@ fn usage_and_configuration_errors_show_what_belongs_to_them_alone() {
     let good = write(folder.path(), "good.pcap", &sends(5));
     let swapped = output(&mut rocescope(&["replay", &good, "--from", "+5s", "--to", "+1s"]));
     assert_eq!(swapped.status.code(), Some(2));
-    assert!(said(&swapped).contains(" replay [OPTIONS]"), "the usage of another command: {}", said(&swapped));
+    assert!(
+        standard_error(&swapped).contains(" replay [OPTIONS]"),
+        "the usage of another command: {}",
+        standard_error(&swapped)
+    );
     let secret = write(folder.path(), "secret", b"top-secret-line of another user\n");
     let config = output(&mut rocescope(&["replay", &good, "--config", &secret]));
-    assert_eq!(config.status.code(), Some(1), "{}", said(&config));
-    assert!(said(&config).contains("line 1"), "{}", said(&config));
-    assert!(!said(&config).contains("top-secret"), "a line of a file is printed: {}", said(&config));
+    assert_eq!(config.status.code(), Some(1), "{}", standard_error(&config));
+    assert!(standard_error(&config).contains("line 1"), "{}", standard_error(&config));
+    assert!(
+        !standard_error(&config).contains("top-secret"),
+        "a line of a file is printed: {}",
+        standard_error(&config)
+    );
 }

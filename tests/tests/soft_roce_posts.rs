@@ -149,6 +149,6 @@ fn a_limit_ends_the_window_and_a_kill_leaves_nothing() {
     wait_for("the end of the probe", || Ok((!is_probed()).then_some(()))).unwrap();
     // Filters at TC outlive a kill on some kernels.
     Program::run(Start::default(), &["doctor", "--clean"]).unwrap();
-    before.again().unwrap();
+    before.wait_until_unloaded().unwrap();
     WRITE.run().unwrap();
 }

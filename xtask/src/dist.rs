@@ -63,7 +63,7 @@ impl Target {
         }
     }
 
-    /// How to build without it.
+    /// Advice for a build without it.
     fn left_out(self) -> String {
         let other = if self == Self::X86 { Self::Arm } else { Self::X86 };
         format!("`--target {}` builds without it", other.triple())

@@ -22,7 +22,7 @@ pub(crate) fn say(message: &str) {
 /// # Errors
 /// Those of `work`.
 pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    let kept = Kept::of(&target_dir(), name);
+    let kept = LastDuration::of(&target_dir(), name);
     say(&format!("{name} ...{}", kept.shown()));
     let start = Instant::now();
     let result = {
@@ -121,9 +121,9 @@ fn share_done(what: &str, done: u64, all: u64, passed: Duration) -> String {
 }
 
 /// The file with the last duration of a step.
-struct Kept(PathBuf);
+struct LastDuration(PathBuf);
 
-impl Kept {
+impl LastDuration {
     fn of(target: &Path, name: &str) -> Self {
         let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         Self(target.join("steps").join(name))
@@ -356,13 +356,13 @@ mod tests {
     #[test]
     fn a_step_knows_how_long_it_took() {
         let folder = env::temp_dir().join(format!("rocescope-steps-{}", std::process::id()));
-        let kept = Kept::of(&folder, "building: a/b");
+        let kept = LastDuration::of(&folder, "building: a/b");
         assert_eq!(kept.shown(), "");
         kept.keep(Duration::from_millis(241_900));
-        assert_eq!(Kept::of(&folder, "building: a/b").shown(), " (last time 241 s)");
+        assert_eq!(LastDuration::of(&folder, "building: a/b").shown(), " (last time 241 s)");
         kept.keep(Duration::from_secs(1));
         assert_eq!(kept.shown(), "", "too short to wait for");
-        assert_eq!(Kept::of(&folder, "another").shown(), "");
+        assert_eq!(LastDuration::of(&folder, "another").shown(), "");
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -113,7 +113,7 @@ pub(crate) fn test() -> Result<()> {
     }
 }
 
-/// What the tests call.
+/// Programs that the tests call.
 #[derive(Default)]
 struct Tools {
     /// Folder of unpacked packages, if available.

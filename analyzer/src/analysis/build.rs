@@ -9,10 +9,10 @@ use crate::analysis::flow::less;
 use crate::analysis::spray::Planes;
 use crate::analysis::{
     Dscp, Ecn, Facts, Flow, FlowId, Imbalance, Link, Lost, MultiTapCounts, Options, Overlap, Recorded,
-    Skipped, Source, Totals, Window, device, device_qp, ecmp, ecn, entropy, flow, imbalance, nccl, paths,
-    qp_context, qp_lives, qp_paths, taps, traffic, upstream, ways,
+    Skipped, Source, Totals, Window, device, device_qp, direction_balance, ecmp, ecn, entropy, flow,
+    imbalance, nccl, paths, qp_context, qp_lives, qp_paths, taps, traffic, upstream,
 };
-use crate::metrics::duplicates::Copies;
+use crate::metrics::duplicates::DuplicateCounts;
 use crate::metrics::loss::RetiredLoss;
 use crate::metrics::marking::{ByDscp, Marked};
 use crate::metrics::traffic::flowlets::Flowlets;
@@ -106,10 +106,10 @@ pub(super) struct LinkSum {
     pub(super) bytes: u64,
     cnp_packets: u64,
     ecn: Ecn,
-    /// Without copies.
+    /// Without duplicates.
     ecn_data: Ecn,
-    /// Bytes without those of copies.
-    once_bytes: u64,
+    /// Bytes without those of duplicates.
+    bytes_dedup: u64,
 }
 
 /// The sum over flows, retired flows and packets that found no flow, by link.
@@ -126,10 +126,10 @@ fn sums(sample: &Sample) -> Vec<LinkSum> {
         }
     }
     for (at, sum) in sums.iter_mut().enumerate() {
-        let copies = sample.copies_on(at);
-        sum.once_bytes = sum.bytes.saturating_sub(copies.bytes);
+        let duplicates = sample.duplicates_on(at);
+        sum.bytes_dedup = sum.bytes.saturating_sub(duplicates.bytes);
         let Ecn { not_ect, ect1, ect0, ce } = sum.ecn_data;
-        sum.ecn_data = less([not_ect, ect1, ect0, ce], copies.ecn_data).into();
+        sum.ecn_data = less([not_ect, ect1, ect0, ce], duplicates.ecn_data).into();
     }
     sums
 }
@@ -143,7 +143,7 @@ fn link_alone(link: &LinkSample) -> LinkSum {
         cnp_packets: retired.cnp_packets,
         ecn: retired.ecn.into(),
         ecn_data: retired.ecn_data.into(),
-        once_bytes: 0,
+        bytes_dedup: 0,
     }
 }
 
@@ -186,7 +186,7 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
         (retired.lost, retired.retransmitted, retired.timeouts) =
             (Some(lost), Some(retransmitted), Some(timeouts));
     }
-    (totals.counted_again, totals.copies) = counted_again(sample);
+    (totals.counted_again, totals.duplicates) = seen_at_other_taps(sample);
     totals.ecn = sample.recording.is_none().then_some(ecn);
     totals.ce_ratio = totals.ecn_data.ce_ratio();
     totals.skipped = skipped(sample);
@@ -198,7 +198,7 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
 /// True if each packet of retired flows was counted in one place: of these no more is known than their
 /// 5-tuples, and packets that several places see have the same one in each. The two directions of an
 /// interface are one place: what comes in is not what goes out.
-fn retired_once(sample: &Sample) -> bool {
+fn retired_at_one_tap(sample: &Sample) -> bool {
     let place = |link: u16| sample.links.get(usize::from(link)).map(|link| link.name.as_str());
     let places: BTreeSet<&str> = sample.links.iter().map(|link| link.name.as_str()).collect();
     let with_retired = sample.links.iter().filter(|link| link.retired.flows > 0);
@@ -225,26 +225,26 @@ fn retired_once(sample: &Sample) -> bool {
     })
 }
 
-/// Packets that several links counted, and the copies among the rest.
-fn counted_again(sample: &Sample) -> (MultiTapCounts, Option<Box<Copies>>) {
+/// Packets that several links counted, and the duplicates among the rest.
+fn seen_at_other_taps(sample: &Sample) -> (MultiTapCounts, Option<Box<DuplicateCounts>>) {
     let overlap = Overlap::of(sample);
     let flows = sample.flows.iter().enumerate().filter(|(at, _)| overlap.is_duplicate(*at));
     let mut sum = (0, 0, 0);
-    let mut copies = Copies::default();
-    (0..sample.links.len()).for_each(|link| copies.join(&sample.copies_on(link)));
+    let mut duplicates = DuplicateCounts::default();
+    (0..sample.links.len()).for_each(|link| duplicates.join(&sample.duplicates_on(link)));
     for (_, FlowSample { slot, stats, .. }) in flows {
         sum = (sum.0 + stats.packets, sum.1 + stats.bytes, sum.2 + stats.cnp_packets);
-        copies.part(&sample.copies(*slot));
+        duplicates.part(&sample.duplicates(*slot));
     }
-    let once = retired_once(sample);
-    let known = |n: u64| once.then_some(n);
+    let at_one_tap = retired_at_one_tap(sample);
+    let known = |n: u64| at_one_tap.then_some(n);
     let again = MultiTapCounts {
         taps: overlap.taps as u64,
         roce_packets: known(sum.0),
         roce_bytes: known(sum.1),
         cnp_packets: known(sum.2),
     };
-    (again, copies.if_any())
+    (again, duplicates.if_any())
 }
 
 fn skipped(sample: &Sample) -> Skipped {
@@ -263,7 +263,7 @@ fn place(flow: &FlowSample) -> (u16, Address, Address, u32) {
 fn flows(sample: &Sample) -> Vec<Flow> {
     let mut order: Vec<&FlowSample> = sample.flows.iter().collect();
     order.sort_by_cached_key(|flow| place(flow));
-    let others = Others::of(sample);
+    let others = OtherFlowFacts::of(sample);
     order.iter().map(|flow| others.flow(sample, flow)).collect()
 }
 
@@ -271,7 +271,7 @@ fn flows(sample: &Sample) -> Vec<Flow> {
 fn take_flows(sample: &mut Sample) -> Vec<Flow> {
     /// Flows after which memory goes back.
     const FEW: usize = 4096;
-    let others = Others::of(sample);
+    let others = OtherFlowFacts::of(sample);
     let mut left = std::mem::take(&mut sample.flows).into_vec();
     left.sort_by_cached_key(|flow| Reverse(place(flow)));
     // Memory that is not written to yet is none.
@@ -296,7 +296,7 @@ fn forget_flows(metrics: &mut Metrics) {
 }
 
 /// Facts of other flows that the facts of a flow need.
-struct Others {
+struct OtherFlowFacts {
     /// Names of the links.
     links: Vec<Shared>,
     /// Flows that CNPs answer, by slot.
@@ -307,7 +307,7 @@ struct Others {
     planes: Planes,
 }
 
-impl Others {
+impl OtherFlowFacts {
     fn of(sample: &Sample) -> Self {
         Self {
             links: sample.links.iter().map(|link| link.name.as_str().into()).collect(),
@@ -352,7 +352,7 @@ fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
             ecn_data: sum.ecn_data,
             cnp_packets: sum.cnp_packets,
             ce_ratio: sum.ecn_data.ce_ratio(),
-            copies: sample.copies_on(usize::from(number)).if_any(),
+            duplicates: sample.duplicates_on(usize::from(number)).if_any(),
             left_out_packets: link.without_flow().packets,
             skipped_bytes: link.skipped.iter().map(|counter| counter.bytes).sum(),
             dscp: sample.metrics.marking.as_deref().map(|links| dscp(links.get(usize::from(number)))),
@@ -393,7 +393,7 @@ fn with_time(sample: &Sample, mut groups: Vec<Imbalance>) -> Vec<Imbalance> {
     if let Some(traffic) = &sample.metrics.traffic {
         for group in &mut groups {
             group.over_time = imbalance::over_time(sample, traffic, group);
-            group.ways = ways::ways(sample, group).filter(|_| !group.same_path);
+            group.ways = direction_balance::direction_balances(sample, group).filter(|_| !group.same_path);
         }
     }
     groups
@@ -408,7 +408,7 @@ fn loads<'a>(sample: &'a Sample, sums: &[LinkSum]) -> Vec<imbalance::Load<'a>> {
     let load = |(link, sum): (&'a LinkSample, &LinkSum)| imbalance::Load {
         name: &link.name,
         direction: link.direction,
-        bytes: sum.once_bytes,
+        bytes: sum.bytes_dedup,
     };
     sample.links.iter().zip(sums).map(load).collect()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rocescope_common::wire::frame::CE;
 use serde::Serialize;
 
-use crate::metrics::taps::{Header, Passed, TapPair};
+use crate::metrics::taps::{Header, HeaderPair, TapPair};
 
 /// A header field that a hop may rewrite, or what the ICRC covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -83,7 +83,7 @@ fn is_mark(field: Field, from: u32, to: u32, ordered: bool) -> bool {
 pub(super) fn changes(pair: &TapPair) -> Vec<FieldChange> {
     let mut changes: BTreeMap<(Field, u32, u32), FieldChange> = BTreeMap::new();
     let mut of: BTreeMap<(Field, u32), u64> = BTreeMap::new();
-    for Passed { headers: [first, second], altered, packets, seen_ns } in &pair.passed {
+    for HeaderPair { headers: [first, second], altered, packets, seen_ns } in &pair.passed {
         for field in [Field::Dscp, Field::Ecn, Field::Priority, Field::Icrc] {
             let (Some(from), Some(to)) = (value(*first, field), value(*second, field)) else { continue };
             *of.entry((field, from)).or_default() += packets;
@@ -150,9 +150,9 @@ mod tests {
 
     fn pair(ordered: bool, passed: &[(Header, Header, u64)]) -> TapPair {
         let key = FlowKey { src: [1; 4], dst: [2; 4], dest_qp: 5, link: 0, family: 4, pad: 0 };
-        let passed: Vec<Passed> = passed
+        let passed: Vec<HeaderPair> = passed
             .iter()
-            .map(|(from, to, packets)| Passed {
+            .map(|(from, to, packets)| HeaderPair {
                 headers: [*from, *to],
                 altered: false,
                 packets: *packets,

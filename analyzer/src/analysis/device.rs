@@ -234,7 +234,7 @@ impl Device {
         self.events_of(qp).filter(|event| event.is_death())
     }
 
-    /// Why a queue pair is over: the reason of its driver, else its latest fatal event, of which that of a query says
+    /// Reason why a queue pair is over: that of its driver, else its latest fatal event, of which that of a query says
     /// least, else its latest event.
     #[must_use]
     pub fn end_reason<'a>(&'a self, qp: &'a DeviceQp) -> Option<&'a str> {
@@ -444,7 +444,7 @@ pub(super) fn coverage(sample: &Sample, links: &[Link]) -> Vec<Coverage> {
 /// Packets seen of a port in one direction.
 struct PortTraffic<'a> {
     packets: u64,
-    /// On these interfaces.
+    /// Interfaces on which it occurred.
     links: Vec<&'a str>,
     /// Interfaces of its bond that are not watched.
     unwatched: Vec<&'a str>,

@@ -105,7 +105,7 @@ pub fn what_if(sample: &Sample, uplinks: u32) -> Option<Ecmp> {
     ecmp(sample, &Options { ecmp: Some(uplinks), ..Options::default() })
 }
 
-/// Which flows go the same way, and so compete.
+/// Flows that go the same way, and so compete.
 struct Side {
     name: String,
     direction: Option<Direction>,
@@ -276,7 +276,7 @@ mod tests {
         fixtures::sample(vec![fixtures::link("tap", None)], flows.collect())
     }
 
-    fn asked(sample: &Sample, uplinks: u32) -> Vec<Set> {
+    fn sets_with(sample: &Sample, uplinks: u32) -> Vec<Set> {
         ecmp(sample, &Options { ecmp: Some(uplinks), ..Options::default() }).unwrap().sets
     }
 
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn every_case_has_words() {
-        let sets = asked(&taps(&[("10.0.0.1", "10.0.0.2", 17, 50_000, 1_000_000)]), 4);
+        let sets = sets_with(&taps(&[("10.0.0.1", "10.0.0.2", 17, 50_000, 1_000_000)]), 4);
         let words: Vec<String> = sets[0].cases.iter().map(|case| in_words(&case.case).unwrap()).collect();
         assert_eq!(words[..3], ["as it is now", "a source port for each QP", "2 QPs per connection"]);
         assert!(words.iter().all(|words| !words.contains('_') && words.len() <= 25), "{words:?}");
@@ -303,7 +303,7 @@ mod tests {
     /// One flow over four uplinks: one is four times as busy as the mean, whatever the seed.
     #[test]
     fn one_flow_cannot_be_spread_but_by_more_queue_pairs() {
-        let sets = asked(&taps(&[("10.0.0.1", "10.0.0.2", 17, 50_000, 1_000_000)]), 4);
+        let sets = sets_with(&taps(&[("10.0.0.1", "10.0.0.2", 17, 50_000, 1_000_000)]), 4);
         let set = &sets[0];
         assert_eq!((sets.len(), set.five_tuples, set.heavy, set.bytes), (1, 1, 1, 1_000_000));
         assert!((p50(set, "as_seen") - 4.0).abs() < 1e-9 && (p50(set, "port_per_qp") - 4.0).abs() < 1e-9);
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn a_port_for_each_queue_pair_spreads_what_one_port_does_not() {
         let flows: Vec<_> = (0..16).map(|qp| ("10.0.0.1", "10.0.0.2", qp, 50_000, 1_000_000)).collect();
-        let sets = asked(&taps(&flows), 2);
+        let sets = sets_with(&taps(&flows), 2);
         assert_eq!(sets[0].five_tuples, 1);
         assert!((p50(&sets[0], "as_seen") - 2.0).abs() < 1e-9);
         assert!(p50(&sets[0], "port_per_qp") < 1.5);
@@ -331,7 +331,7 @@ mod tests {
                 ("10.0.0.1", "10.0.0.2", 1, port, 1_000_000),
                 ("10.0.0.1", "10.0.0.2", 2, port + 100, 1_000_000),
             ];
-            let sets = asked(&taps(&flows), 2);
+            let sets = sets_with(&taps(&flows), 2);
             let set = &sets[0];
             same += u32::from(p50(set, "as_seen") > 1.5);
             let p95 = set.cases[0].max_over_mean_p95;
@@ -347,7 +347,7 @@ mod tests {
             ("10.0.0.1", "10.0.0.3", 2, 50_001, 1_000_000),
             ("10.0.0.2", "10.0.0.1", 3, 50_002, 3_000_000),
         ];
-        let sets = asked(&taps(&flows), 2);
+        let sets = sets_with(&taps(&flows), 2);
         let sums: Vec<(&str, u64)> = sets.iter().map(|set| (set.of.as_str(), set.bytes)).collect();
         assert_eq!(sums, [("sent by 10.0.0.1", 2_000_000), ("sent to 10.0.0.1", 3_000_000)]);
         let ring = [
@@ -355,7 +355,7 @@ mod tests {
             ("10.0.0.2", "10.0.0.3", 2, 50_001, 1_000_000),
             ("10.0.0.3", "10.0.0.1", 3, 50_002, 1_000_000),
         ];
-        assert_eq!(asked(&taps(&ring), 2)[0].of, "all");
+        assert_eq!(sets_with(&taps(&ring), 2)[0].of, "all");
     }
 
     #[test]
@@ -365,13 +365,13 @@ mod tests {
         for flow in &mut flows[..3] {
             flow.4 = 1_000_000;
         }
-        assert_eq!(asked(&taps(&flows), 2)[0].heavy, 3);
-        assert_eq!(asked(&taps(&flows[3..13]), 2)[0].heavy, 8);
+        assert_eq!(sets_with(&taps(&flows), 2)[0].heavy, 3);
+        assert_eq!(sets_with(&taps(&flows[3..13]), 2)[0].heavy, 8);
     }
 
     #[test]
     fn without_uplinks_there_is_no_estimate() {
         assert_eq!(ecmp(&taps(&[]), &Options::default()), None);
-        assert_eq!(asked(&taps(&[]), 4), []);
+        assert_eq!(sets_with(&taps(&[]), 4), []);
     }
 }

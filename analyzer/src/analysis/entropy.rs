@@ -43,7 +43,7 @@ impl Spread {
     pub fn by_link(sample: &Sample) -> BTreeMap<&str, Self> {
         let (sums, _) = sums_of(sample, Unit::FiveTuple, |_| true, &sample.retired_tuples);
         let mut links: BTreeMap<&str, Vec<Weight>> = BTreeMap::new();
-        for Sum { tuple, dest_qp, link, bytes } in sums {
+        for TupleBytes { tuple, dest_qp, link, bytes } in sums {
             let Some(on) = sample.links.get(usize::from(link)) else { continue };
             let weights = links.entry(on.name.as_str()).or_default();
             match weights.last_mut() {
@@ -128,7 +128,7 @@ pub(super) struct Weight {
 
 /// Bytes of one [`Unit`] on one link.
 #[derive(Clone, Copy, Debug)]
-struct Sum {
+struct TupleBytes {
     tuple: Tuple,
     dest_qp: u32,
     link: u16,
@@ -161,9 +161,13 @@ fn weights_of(
     });
     let direction = |link: u16| sample.links.get(usize::from(link)).and_then(|link| link.direction);
     // Of one size: collected in place.
-    const { assert!(size_of::<Sum>() == size_of::<Weight>()) };
-    let weight =
-        |Sum { tuple, dest_qp, link, bytes }| Weight { tuple, dest_qp, direction: direction(link), bytes };
+    const { assert!(size_of::<TupleBytes>() == size_of::<Weight>()) };
+    let weight = |TupleBytes { tuple, dest_qp, link, bytes }| Weight {
+        tuple,
+        dest_qp,
+        direction: direction(link),
+        bytes,
+    };
     let weights = sums.into_iter().map(weight).collect();
     (weights, unattributed)
 }
@@ -174,17 +178,17 @@ fn sums_of(
     unit: Unit,
     is_counted: fn(&FlowSample) -> bool,
     retired: &[RetiredTuple],
-) -> (Vec<Sum>, Option<u64>) {
-    let mut sums: Vec<Sum> = Vec::with_capacity(sample.flows.len());
-    let mut add = |tuple, dest_qp, link, bytes| sums.push(Sum { tuple, dest_qp, link, bytes });
+) -> (Vec<TupleBytes>, Option<u64>) {
+    let mut sums: Vec<TupleBytes> = Vec::with_capacity(sample.flows.len());
+    let mut add = |tuple, dest_qp, link, bytes| sums.push(TupleBytes { tuple, dest_qp, link, bytes });
     let without_flow = sample.links.iter().map(|link| link.without_flow().bytes).sum::<u64>();
     let mut unattributed = Some(sample.retired_unattributed + without_flow);
     for flow in sample.flows.iter().filter(|flow| is_counted(flow)) {
         let key = &flow.key;
         let tuple = |src_port| Tuple { family: key.family, src: key.src, dst: key.dst, src_port };
-        let copies = sample.copies(flow.slot).bytes;
+        let duplicates = sample.duplicates(flow.slot).bytes;
         if unit == Unit::QueuePair {
-            add(tuple(0), key.dest_qp, key.link, flow.stats.bytes.saturating_sub(copies));
+            add(tuple(0), key.dest_qp, key.link, flow.stats.bytes.saturating_sub(duplicates));
             continue;
         }
         let ports = Ports::of(&flow.stats, sample.extra.get(&flow.slot));
@@ -192,8 +196,8 @@ fn sums_of(
             unattributed = unattributed.zip(ports.missing_bytes).map(|(sum, bytes)| sum + bytes);
         }
         for port in ports.seen {
-            // Copies have the port of their packets, and are spread over the flow's ports as those are.
-            let once = port.bytes - share(copies, port.bytes, flow.stats.bytes);
+            // Duplicates have the port of their packets, and are spread over the flow's ports as those are.
+            let once = port.bytes - share(duplicates, port.bytes, flow.stats.bytes);
             add(tuple(port.port), 0, key.link, once);
         }
     }

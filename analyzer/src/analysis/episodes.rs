@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::metrics::loss::Episodes as Counted;
+use crate::metrics::loss::Episodes as UntimedCounter;
 use crate::util::packed_option::PackedOption;
 
 /// Episodes of loss. A loss before the repair of the previous one is complete belongs to the same episode. Of a
@@ -29,9 +29,9 @@ pub struct Episodes {
 }
 
 impl Default for Episodes {
-    /// None.
+    /// No episode.
     fn default() -> Self {
-        Counted::default().into()
+        UntimedCounter::default().into()
     }
 }
 
@@ -47,8 +47,8 @@ impl Episodes {
     };
 }
 
-impl From<Counted> for Episodes {
-    fn from(counted: Counted) -> Self {
+impl From<UntimedCounter> for Episodes {
+    fn from(counted: UntimedCounter) -> Self {
         let known = |n| (counted.count > 0).then_some(n);
         Self {
             episodes: counted.count.into(),

@@ -8,7 +8,7 @@ use crate::analysis::{
     Ack, Ecn, Flow, LastNaks, Loss, MAX_PORTS, MixedIn, Naks, Opcode, Port, Psn, Tunnels, device, ecn,
     latency,
 };
-use crate::metrics::duplicates::Copies;
+use crate::metrics::duplicates::DuplicateCounts;
 use crate::metrics::loss::{self, is_in_vain};
 use crate::sample::{Extra, FlowSample, Sample, Stats, address};
 use crate::util::packed_option::PackedOption;
@@ -34,25 +34,25 @@ impl Flow {
 
     /// Packets that the capture shows twice.
     #[must_use]
-    pub fn copies(&self) -> Copies {
-        self.copies.as_deref().copied().unwrap_or_default()
+    pub fn duplicates(&self) -> DuplicateCounts {
+        self.duplicates.as_deref().copied().unwrap_or_default()
     }
 
     /// Bytes, each packet once though the capture may show some twice.
     #[must_use]
-    pub fn bytes_once(&self) -> u64 {
-        self.bytes.saturating_sub(self.copies().bytes)
+    pub fn bytes_dedup(&self) -> u64 {
+        self.bytes.saturating_sub(self.duplicates().bytes)
     }
 
     /// RNR NAKs, each once though the capture may show some twice.
     #[must_use]
-    pub fn rnr_naks_once(&self) -> u64 {
-        self.ack.rnr_naks.saturating_sub(self.copies().rnr_naks)
+    pub fn rnr_naks_dedup(&self) -> u64 {
+        self.ack.rnr_naks.saturating_sub(self.duplicates().rnr_naks)
     }
 
-    /// NAKs by code, copies excluded.
+    /// NAKs by code, duplicates excluded.
     #[must_use]
-    pub fn naks_once(&self) -> Naks {
+    pub fn naks_dedup(&self) -> Naks {
         let naks = &self.ack.naks;
         let counted = [
             naks.psn_sequence_error,
@@ -62,13 +62,13 @@ impl Flow {
             naks.invalid_rd_request,
             naks.reserved,
         ];
-        less(counted, self.copies().naks).into()
+        less(counted, self.duplicates().naks).into()
     }
 
-    /// CNPs, copies excluded.
+    /// CNPs, duplicates excluded.
     #[must_use]
-    pub fn cnps_once(&self) -> u64 {
-        self.cnp_packets.saturating_sub(self.copies().cnp_packets)
+    pub fn cnps_dedup(&self) -> u64 {
+        self.cnp_packets.saturating_sub(self.duplicates().cnp_packets)
     }
 
     /// True if its sender has retried the same request in vain.
@@ -82,23 +82,25 @@ impl Flow {
     pub fn followed_packets(&self) -> u64 {
         let mirrored: u64 = self.losses().iter().flatten().map(|loss| loss.mirrored.or_zero()).sum();
         // Those of requests and responses are among them.
-        let copies = self.copies();
-        let copies = mirrored + copies.packets - (copies.requests + copies.responses).min(copies.packets);
-        self.packets.saturating_sub(self.loss_unfollowed.as_ref().map_or(0, |before| before.packets) + copies)
+        let duplicates = self.duplicates();
+        let duplicates = mirrored + duplicates.packets
+            - (duplicates.requests + duplicates.responses).min(duplicates.packets);
+        self.packets
+            .saturating_sub(self.loss_unfollowed.as_ref().map_or(0, |before| before.packets) + duplicates)
     }
 }
 
-/// Counts without those of copies.
-pub(super) fn less<const N: usize>(counts: [u64; N], copies: [u64; N]) -> [u64; N] {
-    std::array::from_fn(|i| counts[i].saturating_sub(copies[i]))
+/// Counts without those of duplicates.
+pub(super) fn less<const N: usize>(counts: [u64; N], duplicates: [u64; N]) -> [u64; N] {
+    std::array::from_fn(|i| counts[i].saturating_sub(duplicates[i]))
 }
 
 #[expect(clippy::too_many_lines, reason = "a literal with all fields of a flow")]
 pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flow {
     let FlowSample { key, stats, .. } = flow;
     let extra = sample.extra.get(&flow.slot);
-    let copies = sample.copies(flow.slot);
-    let ecn_data = Ecn::from(less(stats.ecn_data, copies.ecn_data));
+    let duplicates = sample.duplicates(flow.slot);
+    let ecn_data = Ecn::from(less(stats.ecn_data, duplicates.ecn_data));
     let latency = sample.metrics.latency.as_ref().and_then(|latency| latency.get(flow.slot));
     // A recording has the samples alone.
     let timed = latency.filter(|_| sample.recording.is_none());
@@ -148,7 +150,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
         last_ns: stats.last_ns,
         ecn: sample.recording.is_none().then(|| stats.ecn().into()),
         ecn_data,
-        copies: copies.if_any(),
+        duplicates: duplicates.if_any(),
         ce_ratio: ecn_data.ce_ratio(),
         ce_over_time: ecn::flow(sample, flow.slot).map(Box::new),
         cnp_packets: stats.cnp_packets,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::ways::Way;
+use super::direction_balance::DirectionBalance;
 use super::{parallel, paths};
 use crate::analysis::Options;
 use crate::metrics::traffic::Traffic;
@@ -32,7 +32,7 @@ pub struct Imbalance {
     pub over_time: Option<OverTime>,
     /// Balance by direction, where captures hold both directions of these links: taps on cables. Null: live,
     /// or the hosts do not divide into two sides.
-    pub ways: Option<Vec<Way>>,
+    pub ways: Option<Vec<DirectionBalance>>,
     /// Some of these links see the same packets (both ends of a cable, both sides of a router), so that their
     /// bytes say nothing about balance. The parallel ones among them follow as an entry of their own if there
     /// are at least two.
@@ -271,7 +271,7 @@ impl Windows {
         Self { window_ns: bins.saturating_mul(traffic.bin_ns), loads }
     }
 
-    /// Bytes of all.
+    /// Bytes of all links of the group.
     pub(super) fn bytes(&self) -> f64 {
         self.loads.values().flatten().sum()
     }

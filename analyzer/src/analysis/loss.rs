@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 
 use crate::analysis::{ByLink, Episodes, Facts, Flow, Psn, TapFlow};
-use crate::metrics::icrc::{Checked, Wrong};
+use crate::metrics::icrc::{Checked, IcrcErrors};
 use crate::metrics::loss::{Metrics, NakTally, Naks, Retransmission, TIMEOUT_PAUSE_NS};
 use crate::sample::{Address, Direction, Stats};
 use crate::util::boxed_unless_default::BoxedUnlessDefault;
@@ -403,7 +403,7 @@ impl Serialize for FlowIcrc {
 
 impl From<Checked> for Icrc {
     fn from(Checked { checked, wrong, unchecked }: Checked) -> Self {
-        let Wrong { packets: bad, at_ns: (first, last) } = *wrong;
+        let IcrcErrors { packets: bad, at_ns: (first, last) } = *wrong;
         let known = |ns| (bad > 0).then_some(ns);
         Self { checked, bad, bad_first_ns: known(first), bad_last_ns: known(last), unchecked }
     }
@@ -530,11 +530,11 @@ impl AtLink<'_> {
             self.repeats += before.repeats;
         }
         let sequence = flow.ack.naks.psn_sequence_error;
-        let copied = flow.copies().naks;
+        let copied = flow.duplicates().naks;
         let refused = flow.ack.naks.total().saturating_sub(sequence);
         self.naks += sequence.saturating_sub(copied[0]);
         self.refused += refused.saturating_sub(copied[1..].iter().sum());
-        self.rnr_naks += flow.rnr_naks_once();
+        self.rnr_naks += flow.rnr_naks_dedup();
     }
 
     fn downstream(&mut self, is: Downstream, loss: &Loss, answers: bool, arrived: bool) {

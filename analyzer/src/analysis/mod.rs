@@ -8,6 +8,7 @@ mod build;
 mod changed;
 mod device;
 mod device_qp;
+pub(crate) mod direction_balance;
 mod ecmp;
 mod ecn;
 mod entropy;
@@ -40,7 +41,6 @@ pub mod traffic;
 mod trouble;
 pub(crate) mod uneven;
 pub(crate) mod upstream;
-pub(crate) mod ways;
 
 pub use crate::entity::contexts::RawContext;
 pub use crate::entity::devices::PortCounter;
@@ -57,14 +57,15 @@ pub use build::compare_links as imbalance;
 pub use changed::{Field, FieldChange};
 pub use device::{Coverage, Device, DeviceQpCounters, Pause, WHOLE, worst as worst_coverage};
 pub use device_qp::{DeviceQp, QpSource};
+pub use direction_balance::DirectionBalance;
 pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub use episodes::Episodes;
 pub(crate) use facts::ByLink;
 pub use facts::{
-    Ack, CeOverTime, Cnp, CompletionByOperation, Copied, DataEntropy, Dscp, Ecn, EcnOverTime, Entropy, Facts,
-    Flow, FlowId, InputKind, Latency, LatencyByClass, Link, Lost, MixedIn, Naks, Opcode, Pairing, Port, Psn,
-    Recorded, Retired, Skipped, Source, Totals, Tunnels, Untimed, Window,
+    Ack, CeOverTime, Cnp, CompletionByOperation, DataEntropy, Dscp, DuplicatePackets, Ecn, EcnOverTime,
+    Entropy, Facts, Flow, FlowId, InputKind, Latency, LatencyByClass, Link, Lost, MixedIn, Naks, Opcode,
+    Pairing, Port, Psn, Recorded, Retired, Skipped, Source, Totals, Tunnels, Untimed, Window,
 };
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, rail_of, unknown_names};
 pub use loss::{FlowIcrc, Icrc, LastNaks, Loss, SequenceLoss};
@@ -78,9 +79,8 @@ pub use qp_lives::{QpLives, QpSources};
 pub(crate) use qp_paths::example as qp_paths_example;
 pub use qp_paths::{QpBalance, QpPart, QpPaths};
 pub use spray::Spray;
-pub use taps::{Between, DelayChange, DelayPoint, LostLarge, TapFlow};
+pub use taps::{BetweenTaps, DelayChange, DelayPoint, LostLarge, TapFlow};
 pub use trouble::Trouble;
-pub use ways::Way;
 
 /// A link in words: its name without the suffix of a capture file, and its direction.
 #[must_use]

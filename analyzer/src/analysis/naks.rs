@@ -61,11 +61,11 @@ impl Facts {
     /// Causes of the sequence-error NAKs in a flow of answers.
     #[must_use]
     pub fn nak_causes(&self, answers: &Flow) -> NakCauses {
-        let naks = answers.naks_once().psn_sequence_error;
+        let naks = answers.naks_dedup().psn_sequence_error;
         if naks == 0 {
             return NakCauses::default();
         }
-        NakCauses::of(naks, answers.rnr_naks_once(), self.requests_of(answers))
+        NakCauses::of(naks, answers.rnr_naks_dedup(), self.requests_of(answers))
     }
 
     /// Observations of the requests that a flow answers: of its own queue pair if that is known, else of all between

@@ -149,7 +149,7 @@ impl NcclRank {
 pub(super) fn nccl(sample: &Sample, devices: &[Device]) -> Option<Nccl> {
     let known = sample.nccl.as_deref()?;
     let mut qps = QpsByPid::of(devices);
-    let mut room = Room { ranks: MAX_RANKS, left_out: 0 };
+    let mut room = RankLimit { ranks: MAX_RANKS, left_out: 0 };
     let communicators = known.communicators.iter().map(|one| communicator(one, &mut qps, &mut room));
     let communicators = communicators.filter(|one| !one.ranks.is_empty()).collect();
     let latest = &known.latest;
@@ -173,12 +173,12 @@ pub(super) fn nccl(sample: &Sample, devices: &[Device]) -> Option<Nccl> {
     })
 }
 
-struct Room {
+struct RankLimit {
     ranks: usize,
     left_out: u64,
 }
 
-fn communicator(one: &entity::Communicator, qps: &mut QpsByPid, room: &mut Room) -> Communicator {
+fn communicator(one: &entity::Communicator, qps: &mut QpsByPid, room: &mut RankLimit) -> Communicator {
     let mut ranks: Vec<NcclRank> = Vec::new();
     let mut behind_ranks = 0;
     for rank in &one.ranks {

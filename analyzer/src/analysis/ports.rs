@@ -1,4 +1,4 @@
-//! Which links are the two directions of one port.
+//! Links that are the two directions of one port.
 
 use crate::sample::{Direction, LinkSample};
 use crate::util::map::Map;

@@ -127,12 +127,13 @@ pub(super) fn taps(sample: &Sample) -> Vec<TapFlow> {
 }
 
 fn build(sample: &Sample, pair: &TapPair, packets: &Map<FlowKey, u64>) -> TapFlow {
-    let TapPair { key, links, ordered, matched, only, only_ns, copies, delay, gone: [gone, _], .. } = pair;
+    let TapPair { key, links, ordered, matched, only, only_ns, duplicates, delay, gone: [gone, _], .. } =
+        pair;
     let lost_ns = (*ordered && only[0] > 0).then_some(only_ns[0]);
     let at = |side: usize| packets.get(&FlowKey { link: links[side], ..*key });
     // A flow that was closed meanwhile begins again from 0.
     let not_compared =
-        [0, 1].map(|side| at(side).and_then(|all| all.checked_sub(matched + only[side] + copies[side])));
+        [0, 1].map(|side| at(side).and_then(|all| all.checked_sub(matched + only[side] + duplicates[side])));
     let links = links
         .map(|link| sample.links.get(usize::from(link)).map_or_else(String::new, |link| link.name.clone()));
     let [from, to] = links.clone();
@@ -155,7 +156,7 @@ fn build(sample: &Sample, pair: &TapPair, packets: &Map<FlowKey, u64>) -> TapFlo
         only_at: *only,
         vanished_first_ns: lost_ns.map(|(first, _)| first),
         vanished_last_ns: lost_ns.map(|(_, last)| last),
-        copies_at: *copies,
+        copies_at: *duplicates,
         not_compared,
         vanished_at_end: ordered.then_some(gone.at_end),
         largest_matched: pair.largest.into(),
@@ -218,7 +219,7 @@ impl TapFlow {
 
 /// Packets lost between two taps on the way from one host to another.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Between<'a> {
+pub struct BetweenTaps<'a> {
     /// The tap nearer the sender.
     pub from: &'a str,
     /// Name of the second tap.
@@ -240,7 +241,7 @@ pub struct Between<'a> {
     pub flows: Vec<&'a Flow>,
 }
 
-impl Between<'_> {
+impl BetweenTaps<'_> {
     /// Share of the packets seen at the first tap.
     #[must_use]
     pub fn ratio(&self) -> f64 {
@@ -288,13 +289,13 @@ impl Facts {
     /// Packets lost between taps whose order is known, by taps and hosts. Of several taps in a row each section counts
     /// by itself: a packet lost in one does not reach the next.
     #[must_use]
-    pub fn between_taps(&self) -> Vec<Between<'_>> {
-        let mut pairs: BTreeMap<(&str, &str, Address, Address), Between<'_>> = BTreeMap::new();
+    pub fn between_taps(&self) -> Vec<BetweenTaps<'_>> {
+        let mut pairs: BTreeMap<(&str, &str, Address, Address), BetweenTaps<'_>> = BTreeMap::new();
         let captures = self.missed();
         for (from, to, tap) in self.sections() {
             let Some(vanished) = tap.vanished else { continue };
             let (src, dst) = (tap.src, tap.dst);
-            let new = Between {
+            let new = BetweenTaps {
                 from,
                 to,
                 src,

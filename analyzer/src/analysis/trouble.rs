@@ -4,9 +4,10 @@ use super::loss::counted_responses;
 use super::{DeviceQp, Flow, Loss, Psn};
 use crate::entity::lives::ERROR;
 
-/// What was counted of a flow or a queue pair that does not work as it should; the greater is the worse, and the default
-/// is none. Each part is compared only where those before it are equal: what stops traffic comes before lost packets,
-/// these before what repairs them, and that before congestion. A count of it is no finding: findings have thresholds.
+/// What was counted of a flow or a queue pair that does not work as it should; the greater is the worse, and the
+/// default is none. Each part is compared only where those before it are equal: what stops traffic comes before lost
+/// packets, these before what repairs them, and that before congestion. A count of it is no finding: findings have
+/// thresholds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Trouble {
     /// 2: the queue pair died. 1: it is in the error state.
@@ -53,8 +54,8 @@ impl Flow {
         let again = sum(|loss| loss.retransmitted + loss.rereads.or_zero(), |psn| psn.repeats);
         Trouble {
             lost: sum(|loss| loss.lost, |psn| psn.missing),
-            recovery: again + self.naks_once().total() + self.rnr_naks_once(),
-            congestion: self.cnps_once() + self.ecn_data.ce,
+            recovery: again + self.naks_dedup().total() + self.rnr_naks_dedup(),
+            congestion: self.cnps_dedup() + self.ecn_data.ce,
             ..Trouble::default()
         }
     }

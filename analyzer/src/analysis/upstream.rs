@@ -124,7 +124,7 @@ mod tests {
         let of = |unfilled: u64, acks: u64| {
             let mut sample = sample([(0, 0), (0, unfilled), (0, 0)], &[([0, 1], true, 1_000, [unfilled, 0])]);
             let key = |tap| key(tap, "10.0.0.2", "10.0.0.1", 6);
-            let (mut flows, slot) = (sample.flows.to_vec(), sample.flows.len() as u32);
+            let (mut flows, slot) = (sample.flows.to_vec(), u32::try_from(sample.flows.len()).unwrap());
             for tap in 0..2 {
                 let mut stats = stats(7, 800, 48_000);
                 stats.psn = rocescope_common::account::psn::PsnTrack::NONE;

@@ -17,7 +17,7 @@ pub enum Hook {
 }
 
 impl Hook {
-    /// All of them.
+    /// Every program type, in the order of the output.
     pub const ALL: [Self; 3] = [Self::Xdp, Self::XdpFrags, Self::Tc];
 
     /// Name in tables and JSON.
@@ -82,7 +82,7 @@ impl Case {
     /// Number of tables that a round fills.
     pub(super) const TABLES: usize = 5;
 
-    /// Which table its flows are in, of those that a round fills: that without the exact clock, that with it, or one of
+    /// Table of its flows, of those that a round fills: that without the exact clock, that with it, or one of
     /// its own, since it counts nothing in it.
     pub(super) const fn table(&self) -> usize {
         match (self.work, self.precise) {
@@ -98,7 +98,7 @@ impl Case {
 /// The work of a program: counting, or a part without which there is no counting. Those are the floor of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// All of it.
+    /// Parsing and counting of the packet.
     Counting,
     /// The exact clock is read.
     Clock,
@@ -120,7 +120,7 @@ pub(super) enum Work {
 /// Flows in the cases that need many.
 pub(super) const FLOWS: u32 = crate::source::live::DEFAULT_MAX_FLOWS;
 
-/// One case.
+/// A frame, and the state of the tables in which a program sees it.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     /// Name in JSON.

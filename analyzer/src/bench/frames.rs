@@ -16,11 +16,11 @@ const DST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
 /// Headers in front of the BTH.
 pub(super) const IPV4_BTH: u16 = 14 + 20 + 8;
-/// With IPv6.
+/// Offset of the BTH behind Ethernet, IPv6 and UDP.
 pub(super) const IPV6_BTH: u16 = 14 + 40 + 8;
 /// With one VLAN tag.
 pub(super) const VLAN_BTH: u16 = IPV4_BTH + 4;
-/// Inside VXLAN.
+/// Offset of the BTH of a frame inside VXLAN.
 pub(super) const VXLAN_BTH: u16 = 14 + 20 + 8 + 8 + IPV4_BTH;
 /// Inside ERSPAN type II.
 pub(super) const ERSPAN_BTH: u16 = 14 + 20 + 8 + 8 + IPV4_BTH;

@@ -22,7 +22,7 @@ use crate::util::time::NS_PER_S;
 const LOOPBACK: u32 = 1;
 /// Packets per measurement, an even number: some cases alternate.
 pub(super) const PACKETS: u32 = 50_000;
-/// Packets before it.
+/// Packets before the measurement, which fill the caches.
 const WARM_UP: u32 = 1_000;
 /// Events that surely fit into the ring buffer at once.
 const EVENTS: u32 = 2_048;

@@ -24,7 +24,7 @@ pub struct Pair {
     pub counting: f64,
     /// All but bins and latency, less the empty program: what there is to gain at most.
     pub floor: f64,
-    /// The empty program.
+    /// Cost of the empty program, ns per packet.
     pub empty: f64,
 }
 

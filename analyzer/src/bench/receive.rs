@@ -8,7 +8,7 @@ use crate::host::read::sysfs::SysRoot;
 /// One interface that packets are received on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Receiver {
-    /// Name.
+    /// Name of the interface that receives.
     pub interface: String,
     /// Receive queues; `None` when unknown.
     pub rx_queues: Option<u32>,

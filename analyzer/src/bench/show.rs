@@ -17,7 +17,7 @@ const MTUS: [u32; 3] = [1024, 2048, 4096];
 /// FCS, preamble and gap that take their time on the line too.
 const AROUND: u32 = 14 + 20 + 8 + 12 + 4 + 4 + 20;
 
-/// The result.
+/// Result of `rocescope bench`, as its JSON document.
 #[derive(Clone, Debug, Serialize)]
 pub struct Document {
     /// `rocescope.bench/1`.
@@ -42,7 +42,7 @@ pub struct Document {
     pub advice: Vec<String>,
 }
 
-/// One measurement.
+/// Cost of one case in one type of program.
 #[derive(Clone, Debug, Serialize)]
 pub struct Result {
     /// `xdp`, `xdp_frags`, `tc`.
@@ -53,9 +53,9 @@ pub struct Result {
     pub name: &'static str,
     /// Median cost of counting a packet: the program less an empty one of the same kind, in ns.
     pub ns: Option<f64>,
-    /// The quartile below.
+    /// Lower quartile of the rounds, ns per packet.
     pub ns_low: Option<f64>,
-    /// The quartile above.
+    /// Upper quartile of the rounds, ns per packet.
     pub ns_high: Option<f64>,
     /// The empty program, in ns: the harness, the call and, in cases whose packets differ, the
     /// change to the packet.
@@ -69,11 +69,11 @@ pub struct Result {
 /// Gb/s by path MTU.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Rates {
-    /// 1024 bytes.
+    /// Bandwidth at a path MTU of 1024 bytes.
     pub mtu_1024: Option<f64>,
-    /// 2048 bytes.
+    /// Bandwidth at a path MTU of 2048 bytes.
     pub mtu_2048: Option<f64>,
-    /// 4096 bytes.
+    /// Bandwidth at a path MTU of 4096 bytes.
     pub mtu_4096: Option<f64>,
 }
 
@@ -91,7 +91,7 @@ pub struct TwoCpus {
 /// Reading the flow table from user space.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct TableRead {
-    /// Flows in it.
+    /// Number of flows in the table.
     pub flows: u32,
     /// Median processor time of one reading, in ms.
     pub ms: Option<f64>,

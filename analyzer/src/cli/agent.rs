@@ -13,7 +13,7 @@ use signal_hook::consts::SIGHUP;
 use super::args::agent::{RELOADED, line};
 use super::config::Config;
 use super::confine::parent;
-use super::export::{self, AgentParts, Reload, Reloaded};
+use super::export::{self, AgentParts, Reload, ReloadedSettings};
 use super::mistake::Place;
 use super::output::say;
 use super::{AgentArgs, Args, Verb, record};
@@ -40,7 +40,7 @@ fn with_file(file: &Config, path: &Path) -> Result<Option<AgentArgs>> {
     }
 }
 
-/// Why the command line refuses an option of the file: kind, option, place, and the values that it takes. Not the
+/// Error of the command line about an option of the file: kind, option, place, and the values that it takes. Not the
 /// error's own text, which quotes the value.
 fn refused(error: &clap::Error, places: &BTreeMap<String, Place>) -> String {
     let words = |kind| match error.get(kind) {
@@ -113,7 +113,7 @@ fn reload(path: PathBuf, mut table: toml::Table) -> Result<Reload> {
         say(&format!("{} reloaded{rest}", path.display()));
         // Keep the new table, so that each option that needs a restart is reported only once.
         table = config.agent;
-        Some(Reloaded { limits: config.findings, flight: args.export.flight.settings() })
+        Some(ReloadedSettings { limits: config.findings, flight: args.export.flight.settings() })
     };
     Ok(Reload { flag, read: Box::new(read) })
 }

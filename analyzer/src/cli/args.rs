@@ -33,7 +33,7 @@ use crate::source::replay::inputs::TapFiles;
 use crate::source::replay::time::{TimeSpec, parse_duration, parse_time};
 use crate::tui::screen::Screen;
 use crate::tui::settings::{Columns, parse_columns, parse_screen, parse_sort, parse_view_filter};
-use crate::tui::table::Sort;
+use crate::tui::table::SortOrder;
 use crate::util::style::Color;
 
 const START: &str = "\
@@ -309,7 +309,7 @@ pub struct ViewArgs {
     /// Sort column of the terminal view, such as ce, rate or src; -COLUMN reverses the order
     #[arg(help_heading = "Terminal view")]
     #[arg(long, value_name = "COLUMN", value_parser = parse_sort, allow_hyphen_values = true)]
-    pub sort: Option<Sort>,
+    pub sort: Option<SortOrder>,
     /// Columns of the queue pair table, such as src,dst,qp,rate, or a set: health, latency, traffic, identity
     ///
     /// Without --screen it is the first screen.

@@ -8,7 +8,7 @@ use super::output::{self, Interrupt};
 use super::progress::Rounds;
 use crate::bench::measure::{Effort, measure};
 use crate::bench::{receive, show};
-use crate::host::kernel::{KernelFacts, Needs, preflight, raise_memlock};
+use crate::host::kernel::{KernelFacts, PrivilegeNeeds, preflight, raise_memlock};
 
 /// Measures and prints the result, as JSON or as a table.
 ///
@@ -17,7 +17,7 @@ use crate::host::kernel::{KernelFacts, Needs, preflight, raise_memlock};
 pub(super) fn run(json: bool) -> Result<()> {
     let interrupt = Interrupt::catch()?;
     let facts = KernelFacts::read(std::path::Path::new("/"));
-    preflight(&facts, Needs::default())?;
+    preflight(&facts, PrivilegeNeeds::default())?;
     // Needed only on kernels that charge BPF maps to RLIMIT_MEMLOCK; if it fails there, loading reports the error.
     let _ = raise_memlock();
     let effort = Effort::default();

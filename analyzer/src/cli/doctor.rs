@@ -18,7 +18,7 @@ use crate::host::net::listen::{self, LldpSocket};
 use crate::host::net::netns::NetNs;
 use crate::host::net::{filters, interface};
 use crate::host::read::queries::Kernel;
-use crate::host::read::{HostRoot, Unread};
+use crate::host::read::{HostRoot, UnreadReasons};
 use crate::source::capture::{LINKTYPE_EN10MB, Reader};
 use crate::util::style::Paint;
 
@@ -38,7 +38,7 @@ pub(super) fn doctor(args: &DoctorArgs, paint: Paint) -> Result<ExitCode> {
             Ok((name, file.as_path(), confine::parsing(slice::from_ref(file), || speakers(file))??))
         })
         .collect::<Result<_>>()?;
-    let (mut heard, mut unread) = (Vec::new(), Unread::new());
+    let (mut heard, mut unread) = (Vec::new(), UnreadReasons::new());
     if args.clean {
         clean()?;
     }
@@ -88,7 +88,11 @@ fn status(page: &Page) -> u8 {
 }
 
 /// Listens up to `limit` for LLDP frames of the switches, by interface; `unread` gets the reasons for missing ones.
-fn from_switches(host: &HostFacts, limit: Duration, unread: &mut Unread) -> Result<Vec<(String, Neighbour)>> {
+fn from_switches(
+    host: &HostFacts,
+    limit: Duration,
+    unread: &mut UnreadReasons,
+) -> Result<Vec<(String, Neighbour)>> {
     let interrupt = Interrupt::catch()?;
     let mut sockets = Vec::new();
     let mut refused = false;

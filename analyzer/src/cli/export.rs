@@ -66,14 +66,14 @@ pub(super) struct AgentParts {
 
 /// Reads the configuration again when its flag is set.
 pub(super) struct Reload {
-    /// Set by SIGHUP.
+    /// True after SIGHUP, until the file has been read.
     pub(super) flag: Arc<AtomicBool>,
     /// Reads the file; `None` if it is invalid, and the old settings stay.
-    pub(super) read: Box<dyn FnMut() -> Option<Reloaded>>,
+    pub(super) read: Box<dyn FnMut() -> Option<ReloadedSettings>>,
 }
 
 /// Settings that change while the agent runs.
-pub(super) struct Reloaded {
+pub(super) struct ReloadedSettings {
     /// Thresholds of the findings.
     pub(super) limits: Limits,
     /// Settings of the flight recorder.
@@ -161,7 +161,7 @@ fn is_after_kill(listeners: &[Listener], textfile: Option<&Path>, recorder: Opti
         || recorder.is_some_and(Recorder::is_after_kill)
 }
 
-/// What the end of a killed run has cost beside rows of a recording; `None` if a run like this one keeps nothing in
+/// Data that the end of a killed run lost, beside rows of a recording; `None` if a run like this one keeps nothing in
 /// memory alone.
 fn lost_in_kill(has_push: bool, flight: Option<&flight::Settings>) -> Option<String> {
     let requests = has_push.then(|| "OTLP requests in its queue".to_owned());

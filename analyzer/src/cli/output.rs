@@ -88,12 +88,12 @@ impl Sink {
 
 /// Data from before the end of the run that some formats need.
 #[derive(Default)]
-struct Followed {
+struct RunData {
     history: History,
     events: trace::Events,
 }
 
-impl Followed {
+impl RunData {
     /// Writes the report of the last sample. HTML and traces also use data of the sample that the report lacks.
     fn write(
         mut self,
@@ -208,7 +208,7 @@ fn print_all(
     interrupt: &Interrupt,
 ) -> Result<()> {
     let mut out = sink.writer();
-    let mut followed = Followed::default();
+    let mut followed = RunData::default();
     let mut latest: Option<Box<Sample>> = None;
     let mut stopping = false;
     let ended = loop {

@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::source::recording::played::{self, Played};
+use crate::source::recording::played::{self, Playback};
 use crate::util::layout::plain;
 use crate::util::{notice, units};
 
@@ -44,7 +44,7 @@ impl Progress {
             });
             let reading = format!("reading {}", plain(&names.collect::<Vec<_>>().join(", ")));
             return Self::showing(move |passed| match played::latest() {
-                Some(Played { began, share: Some(share), .. }) => recorded(share, began.elapsed()),
+                Some(Playback { began, share: Some(share), .. }) => recorded(share, began.elapsed()),
                 _ => waited(&reading, None, passed),
             });
         };

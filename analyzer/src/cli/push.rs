@@ -38,7 +38,7 @@ fn read(path: &str) -> Option<String> {
 pub(super) struct Push {
     encoder: Encoder,
     pub(super) pusher: Pusher,
-    due: Due,
+    due: SendTimes,
 }
 
 impl Push {
@@ -58,7 +58,7 @@ impl Push {
             say(&format!("{} are sent to {}", target.signal.name(), target.url));
         }
         let pusher = Pusher::start(targets).context("cannot start the thread that sends OTLP")?;
-        let due = Due { every: wanted.unwrap_or_default(), interval, next: None };
+        let due = SendTimes { every: wanted.unwrap_or_default(), interval, next: None };
         Ok(Self { encoder: Encoder::new(resource), pusher, due })
     }
 
@@ -78,14 +78,14 @@ impl Push {
     }
 }
 
-/// Which of the intervals have metrics to send.
-struct Due {
+/// Intervals after which metrics are sent.
+struct SendTimes {
     every: Duration,
     interval: Duration,
     next: Option<Instant>,
 }
 
-impl Due {
+impl SendTimes {
     fn is_at(&mut self, now: Instant) -> bool {
         // Samples are late or early by less than that.
         let early = self.interval / 2;
@@ -108,7 +108,7 @@ mod tests {
         let begin = Instant::now();
         let due = |every: u64| {
             let (every, interval) = (Duration::from_millis(every), Duration::from_secs(1));
-            let mut due = Due { every, interval, next: None };
+            let mut due = SendTimes { every, interval, next: None };
             // Samples arrive up to 30 ms late.
             let times = (0..12u64).map(|n| Duration::from_millis(1_000 * n + 30 * (n % 2)));
             times.map(|at| u8::from(due.is_at(begin + at))).collect::<Vec<_>>()

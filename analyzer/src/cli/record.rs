@@ -51,7 +51,7 @@ fn captures(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
         ..replay::Options::default()
     };
     let feed = confine::reading(|| replay::start(options))?;
-    let mut fits = |sample: &Sample, report: &Report| match there.again(sample.time_ns, report) {
+    let mut fits = |sample: &Sample, report: &Report| match there.already_recorded(sample.time_ns, report) {
         Some(what) => Err(recorded_already(&dir, &host, &what)),
         None => Ok(()),
     };

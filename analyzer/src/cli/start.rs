@@ -55,7 +55,7 @@ fn packets(visible: &[Visibility]) -> Option<&Visibility> {
     visible.iter().find(is_seen)
 }
 
-/// The page. Pure.
+/// The page as text, from facts alone.
 fn page(facts: &HostFacts, visible: &[Visibility], columns: usize) -> String {
     let mut out = format!(
         "rocescope {}: RoCE traffic per queue pair, and what is wrong with it\n\n",

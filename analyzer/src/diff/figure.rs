@@ -4,8 +4,9 @@ use serde_json::Value;
 
 use super::recorded::{Likeness, range};
 use super::value::{
-    P99, RANGES, at, both, ce_ratio, latency, list, lost_after_tap, lost_between_taps, lost_of_expected,
-    max_over_mean, naks, once, own_losses, present, rate, retransmitted, share, total, uncopied,
+    P99, RANGES, at, both, ce_ratio, deduplicated, latency, list, lost_after_tap, lost_between_taps,
+    lost_of_expected, max_over_mean, naks, own_losses, present, rate, retransmitted, share, total,
+    without_duplicates,
 };
 use super::{Change, Verdict};
 
@@ -53,14 +54,14 @@ pub(super) struct Measure {
 /// A metric of a report.
 pub(super) struct Figure {
     pub(super) measure: Measure,
-    /// For docs/diff.md.
+    /// Meaning of the figure, for the table of docs/diff.md.
     pub(super) meaning: &'static str,
     read: fn(&Value) -> Option<f64>,
 }
 
 /// Runs of the same job vary by a few per cent.
 const USUAL: f64 = 0.05;
-/// Tails vary more.
+/// Tolerance of tail percentiles, which vary more than medians.
 const TAIL: f64 = 0.15;
 /// Faults vary by chance: their metrics, and the findings that are measured by them.
 pub(super) const FAULTS: f64 = 0.25;
@@ -126,7 +127,7 @@ pub(super) const RUN: &[Figure] = &[
         More,
         (USUAL, 0.0),
         "`flows[].payload_bytes` × 8 per second",
-        |r| rate(r, present(r, |f| uncopied(f, "/payload_bytes", "payload_bytes"))? * 8.0)
+        |r| rate(r, present(r, |f| without_duplicates(f, "/payload_bytes", "payload_bytes"))? * 8.0)
     ),
     figure!(
         "roce_packets_per_second",
@@ -162,7 +163,7 @@ pub(super) const RUN: &[Figure] = &[
         Less,
         (FAULTS, 1e-5),
         "raw PSN gaps, lost or reordered (`flows[].psn.missing`, `responses_missing`), per packet",
-        |r| share(&once(r), |f| both(f, "missing"))
+        |r| share(&deduplicated(r), |f| both(f, "missing"))
     ),
     figure!(
         "lost_before_tap_ratio",
@@ -171,7 +172,7 @@ pub(super) const RUN: &[Figure] = &[
         Less,
         (FAULTS, 1e-5),
         "packets lost upstream of the tap (`flows[].loss.lost`), of those that should have passed it",
-        |r| lost_of_expected(&once(r))
+        |r| lost_of_expected(&deduplicated(r))
     ),
     figure!(
         "lost_after_tap_ratio",
@@ -180,7 +181,7 @@ pub(super) const RUN: &[Figure] = &[
         Less,
         (FAULTS, 1e-5),
         "loss episodes downstream of the tap (`flows[].loss.after_tap.episodes`; an episode may be several packets, or reordering), per packet",
-        |r| share(&once(r), lost_after_tap)
+        |r| share(&deduplicated(r), lost_after_tap)
     ),
     figure!(
         "lost_between_taps_ratio",
@@ -199,7 +200,7 @@ pub(super) const RUN: &[Figure] = &[
         Less,
         (FAULTS, 1e-4),
         "retransmissions, repeated READ requests included (`flows[].loss.retransmitted`, `rereads`), per packet; where they are not known, all packets with a PSN below the expected one (`flows[].psn.repeats`)",
-        |r| share(&once(r), retransmitted)
+        |r| share(&deduplicated(r), retransmitted)
     ),
     figure!(
         "naks_per_second",
@@ -217,7 +218,7 @@ pub(super) const RUN: &[Figure] = &[
         Less,
         (FAULTS, 0.1),
         "`flows[].ack.rnr_naks` per second",
-        |r| { rate(r, present(r, |f| uncopied(f, "/ack/rnr_naks", "rnr_naks"))?) }
+        |r| { rate(r, present(r, |f| without_duplicates(f, "/ack/rnr_naks", "rnr_naks"))?) }
     ),
     figure!(
         "latency_p50_ns",
@@ -365,7 +366,7 @@ pub(super) const RUN: &[Figure] = &[
     ),
     figure!("flows", "flows", Number, Neither, (0.0, 0.0), "flows, each counted once on all links", |r| {
         r.get("flows")?.as_array()?;
-        Some(once(r).len() as f64)
+        Some(deduplicated(r).len() as f64)
     }),
     figure!(
         "tool_lost_packets",

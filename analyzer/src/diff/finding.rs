@@ -66,22 +66,27 @@ pub(super) fn changes(a: &Value, b: &Value) -> Vec<FindingChange> {
 }
 
 /// One kind in both: by what is active, then by severity, by its measure, by the time lost, by number.
-fn change(id: &str, before: Option<&Found>, after: Option<&Found>, known: bool) -> FindingChange {
+fn change(
+    id: &str,
+    before: Option<&FindingSummary>,
+    after: Option<&FindingSummary>,
+    known: bool,
+) -> FindingChange {
     let main = findings::entry(id).and_then(|entry| entry.measure).map(|one| compared(id, one));
     let figure = main.as_ref().map(|measure| {
-        let worst = |found: Option<&Found>| found.and_then(|found| found.worst(measure));
+        let worst = |found: Option<&FindingSummary>| found.and_then(|found| found.worst(measure));
         measure.change(worst(before), worst(after))
     });
-    let lost = |found: Option<&Found>| found.and_then(|found| found.time_lost_ratio);
+    let lost = |found: Option<&FindingSummary>| found.and_then(|found| found.time_lost_ratio);
     let time_lost = (lost(before).is_some() || lost(after).is_some())
         .then(|| TIME_LOST.change(lost(before), lost(after)));
     let by = |change: Option<&Change>| {
         change.and_then(|change| change.verdict).filter(|verdict| *verdict != Verdict::Same)
     };
-    let level = |found: Option<&Found>| {
+    let level = |found: Option<&FindingSummary>| {
         found.map_or((None, None), |found| (found.active, Severity::named(&found.severity)))
     };
-    let count = |found: Option<&Found>| found.map_or(0, |found| found.count);
+    let count = |found: Option<&FindingSummary>| found.map_or(0, |found| found.count);
     let verdict = match level(after).cmp(&level(before)) {
         Ordering::Greater => Verdict::Worse,
         Ordering::Less => Verdict::Better,
@@ -95,7 +100,7 @@ fn change(id: &str, before: Option<&Found>, after: Option<&Found>, known: bool) 
         (Some(before), Some(after)) if before.active.is_some() && after.active.is_none() => State::Ended,
         _ => State::of(verdict),
     };
-    let severity = |found: Option<&Found>| found.map(|found| found.severity.clone());
+    let severity = |found: Option<&FindingSummary>| found.map(|found| found.severity.clone());
     FindingChange {
         id: id.to_owned(),
         a: severity(before),
@@ -127,12 +132,12 @@ impl<'a> Evaluated<'a> {
         Self { any: report.get("findings").is_some_and(Value::is_array), not }
     }
 
-    fn knows(&self, id: &str, found: Option<&Found>) -> bool {
+    fn knows(&self, id: &str, found: Option<&FindingSummary>) -> bool {
         found.is_some() || self.any && !self.not.contains(&id)
     }
 }
 
-struct Found {
+struct FindingSummary {
     severity: String,
     title: String,
     /// The highest severity of an active one; `None` where all have ended.
@@ -143,7 +148,7 @@ struct Found {
     evidence: Vec<Value>,
 }
 
-impl Found {
+impl FindingSummary {
     /// The worst measure of all findings of the kind.
     fn worst(&self, measure: &Measure) -> Option<f64> {
         let all = self.evidence.iter().filter_map(|evidence| evidence.get(measure.name)?.as_f64());
@@ -151,13 +156,13 @@ impl Found {
     }
 }
 
-fn by_id(report: &Value) -> BTreeMap<String, Found> {
-    let mut found: BTreeMap<String, Found> = BTreeMap::new();
+fn by_id(report: &Value) -> BTreeMap<String, FindingSummary> {
+    let mut found: BTreeMap<String, FindingSummary> = BTreeMap::new();
     let duration_ns = super::value::duration_ns(report);
     let findings = report.get("findings").and_then(Value::as_array);
     for finding in findings.into_iter().flatten() {
         let text = |name: &str| finding.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let one = found.entry(text("id")).or_insert_with(|| Found {
+        let one = found.entry(text("id")).or_insert_with(|| FindingSummary {
             severity: text("severity"),
             title: text("title"),
             active: None,

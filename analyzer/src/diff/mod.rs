@@ -84,7 +84,7 @@ impl State {
 pub struct Diff {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// The baseline.
+    /// The baseline report.
     pub a: Side,
     /// The report that is compared with it.
     pub b: Side,

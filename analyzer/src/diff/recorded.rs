@@ -8,7 +8,7 @@ use super::value::{P99, at, mean, weight};
 use super::{Change, Verdict};
 use crate::util::units;
 
-/// How two reports are made.
+/// Sources of two reports: packets, or a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Likeness {
     /// Both from packets.
@@ -40,7 +40,7 @@ impl Likeness {
         }
     }
 
-    /// Why percentiles without a verdict have none.
+    /// Reason why percentiles have no verdict.
     fn why_percentiles(self) -> String {
         match self {
             Self::Intervals(a, b) => {
@@ -72,7 +72,7 @@ fn is_recording(report: &Value) -> bool {
 /// Metrics without a verdict between a recording and another report: a recording does not count repeated READ requests.
 const UNLIKE: [&str; 1] = ["retransmitted_ratio"];
 
-/// What has no verdict though both reports have it.
+/// Figures without a verdict though both reports have them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NotCompared {
     /// Names of the metrics.

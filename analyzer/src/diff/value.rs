@@ -36,7 +36,7 @@ pub(super) fn own_losses(report: &Value) -> Option<f64> {
 }
 
 /// A count of a flow without copies, which the capture shows twice; reports of older versions do not tell them.
-pub(super) fn uncopied(flow: &Value, path: &str, copied: &str) -> Option<f64> {
+pub(super) fn without_duplicates(flow: &Value, path: &str, copied: &str) -> Option<f64> {
     Some((at(flow, path)? - at(flow, &format!("/copied/{copied}")).unwrap_or(0.0)).max(0.0))
 }
 
@@ -53,7 +53,7 @@ pub(super) fn total(report: &Value, name: &str) -> Option<f64> {
             _ => "/cnp_packets",
         };
         let list = || list(report).filter_map(|flow| at(flow, of));
-        let most = once(report).into_iter().filter_map(|flows| most(&flows, |flow| at(flow, of)));
+        let most = deduplicated(report).into_iter().filter_map(|flows| most(&flows, |flow| at(flow, of)));
         return Some(all - (list().sum::<f64>() - most.sum::<f64>()));
     };
     Some(all - again.get(name)?.as_f64()?)
@@ -80,7 +80,7 @@ pub(super) fn list(report: &Value) -> impl Iterator<Item = &Value> + Clone {
 }
 
 /// The flows of a report by queue pair, over all links.
-pub(super) fn once(report: &Value) -> Vec<Vec<&Value>> {
+pub(super) fn deduplicated(report: &Value) -> Vec<Vec<&Value>> {
     let mut all: BTreeMap<(&str, &str, u64), Vec<&Value>> = BTreeMap::new();
     for flow in list(report) {
         let text = |name: &str| flow.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -100,7 +100,7 @@ pub(super) fn present(report: &Value, of: impl Fn(&Value) -> Option<f64>) -> Opt
     if at(report, "/totals/retired/flows").is_some_and(|flows| flows > 0.0) {
         return None;
     }
-    once(report).iter().filter_map(|flows| most(flows, &of)).reduce(|sum, one| sum + one)
+    deduplicated(report).iter().filter_map(|flows| most(flows, &of)).reduce(|sum, one| sum + one)
 }
 
 /// A sum over queue pairs as a ratio to the packets of those where it is known.
@@ -108,7 +108,7 @@ pub(super) fn share(queue_pairs: &[Vec<&Value>], of: impl Fn(&Value) -> Option<f
     let (mut sum, mut packets) = (0.0, 0.0);
     for flows in queue_pairs {
         if let (Some(n), Some(of)) =
-            (most(flows, &of), most(flows, |flow| uncopied(flow, "/packets", "packets")))
+            (most(flows, &of), most(flows, |flow| without_duplicates(flow, "/packets", "packets")))
         {
             sum += n;
             packets += of;
@@ -252,13 +252,13 @@ pub(super) fn worst<'a>(list: impl Iterator<Item = &'a Value>, name: &str) -> Op
     list.filter_map(|one| one.get(name)?.as_f64()).reduce(f64::max)
 }
 
-/// Where a value of [`by_hosts`] has the ranges of metrics.
+/// Field of a value of [`by_hosts`] with the ranges of metrics.
 pub(super) const RANGES: &str = "ranges";
 
 /// Metrics by host pair. A queue pair seen on several links counts once, with the link that saw most of its packets.
 pub(super) fn by_hosts(report: &Value, likeness: Likeness) -> BTreeMap<(String, String), Value> {
     let mut pairs: BTreeMap<(String, String), Vec<Vec<&Value>>> = BTreeMap::new();
-    for flows in once(report) {
+    for flows in deduplicated(report) {
         let text = |name: &str| {
             let first = flows.first().and_then(|flow| flow.get(name)).and_then(Value::as_str);
             first.unwrap_or_default().to_owned()
@@ -267,8 +267,9 @@ pub(super) fn by_hosts(report: &Value, likeness: Likeness) -> BTreeMap<(String, 
     }
     let ranged = likeness != Likeness::Alike;
     let metrics = |queue_pairs: &[Vec<&Value>]| {
-        let bytes =
-            queue_pairs.iter().filter_map(|flows| most(flows, |flow| uncopied(flow, "/bytes", "bytes")));
+        let bytes = queue_pairs
+            .iter()
+            .filter_map(|flows| most(flows, |flow| without_duplicates(flow, "/bytes", "bytes")));
         let bytes = bytes.reduce(|sum, one| sum + one);
         let all = || queue_pairs.iter().flatten().copied();
         json!({

@@ -23,12 +23,12 @@ use crate::host::rdma::settings::{DeviceFiles, RoceSettings};
 use crate::host::rdma::vocabulary;
 use crate::host::read::queries::Queries;
 use crate::host::read::sysfs::{self, Hardware};
-use crate::host::read::{HostRoot, Unread};
+use crate::host::read::{HostRoot, UnreadReasons};
 
 /// Collects the facts of the host whose files are below `root` and whose kernel is queried through `kernel`.
 #[must_use]
 pub fn collect(root: &HostRoot, kernel: &dyn Queries) -> HostFacts {
-    let mut unread = Unread::new();
+    let mut unread = UnreadReasons::new();
     let mut facts = HostFacts {
         kernel: kernel_state(root, &mut unread),
         gpudirect: gpudirect(root, &mut unread),
@@ -76,7 +76,7 @@ pub fn collect(root: &HostRoot, kernel: &dyn Queries) -> HostFacts {
 const GUARDED_FROM_ROOT: &str = "not permitted to root in this container or under kernel lockdown (/sys/kernel/security/lockdown): run it on the host itself";
 
 /// Records the reason for having no devices: no driver is loaded, or the directory cannot be read.
-fn no_devices(root: &HostRoot, unread: &mut Unread) {
+fn no_devices(root: &HostRoot, unread: &mut UnreadReasons) {
     const CLASS: &str = "/sys/class/infiniband";
     match root.list(CLASS) {
         Err(error) if error.is_absent() => unread.note(
@@ -89,7 +89,7 @@ fn no_devices(root: &HostRoot, unread: &mut Unread) {
     }
 }
 
-fn kernel_state(root: &HostRoot, unread: &mut Unread) -> KernelState {
+fn kernel_state(root: &HostRoot, unread: &mut UnreadReasons) -> KernelState {
     let facts = KernelFacts::read(root.base());
     for (path, is_known) in [
         ("/proc/sys/kernel/osrelease", facts.version.is_some()),
@@ -163,7 +163,7 @@ fn program(root: &HostRoot) -> Option<String> {
 }
 
 /// True when a libpcap in one of the usual places calls the functions of the RDMA sniffer.
-fn libpcap_sniffs(root: &HostRoot, unread: &mut Unread) -> Option<bool> {
+fn libpcap_sniffs(root: &HostRoot, unread: &mut UnreadReasons) -> Option<bool> {
     /// A function of libibverbs that only the RDMA sniffer of libpcap calls.
     const CALL: &[u8] = b"ibv_create_flow";
     const FOLDERS: [&str; 5] = [
@@ -193,7 +193,7 @@ fn libpcap_sniffs(root: &HostRoot, unread: &mut Unread) -> Option<bool> {
     (!found.is_empty()).then(|| found.contains(&true))
 }
 
-fn gpudirect(root: &HostRoot, unread: &mut Unread) -> GpuDirect {
+fn gpudirect(root: &HostRoot, unread: &mut UnreadReasons) -> GpuDirect {
     // Absent without that driver.
     let version = unread.keep_if_there(root.text("/proc/driver/nvidia/version"));
     GpuDirect {
@@ -207,7 +207,7 @@ fn interfaces(
     root: &HostRoot,
     kernel: &dyn Queries,
     devices: &[rdma::RdmaDevice],
-    unread: &mut Unread,
+    unread: &mut UnreadReasons,
 ) -> Vec<InterfaceFacts> {
     let mut read = Vec::new();
     let all = unread.keep(kernel.interfaces()).unwrap_or_default();
@@ -248,7 +248,12 @@ fn interfaces(
     read
 }
 
-fn read_hardware(root: &HostRoot, kernel: &dyn Queries, facts: &mut InterfaceFacts, unread: &mut Unread) {
+fn read_hardware(
+    root: &HostRoot,
+    kernel: &dyn Queries,
+    facts: &mut InterfaceFacts,
+    unread: &mut UnreadReasons,
+) {
     if facts.speed_mbps.is_none() {
         // Read again to record the reason. An unknown speed is no failure: drivers report it with a
         // special value, and the kernel returns EINVAL while the interface is down.
@@ -287,7 +292,7 @@ fn read_device(
     device: &rdma::RdmaDevice,
     known: Option<&nldev::Device>,
     interfaces: &[InterfaceFacts],
-    unread: &mut Unread,
+    unread: &mut UnreadReasons,
 ) -> DeviceFacts {
     let name = &device.name;
     let class = format!("/sys/class/infiniband/{name}");
@@ -353,7 +358,7 @@ fn read_device(
         }
         let on = read.interface.as_deref().and_then(|name| interfaces.iter().find(|i| i.name == name));
         let mut reading = Reading::of_port(root, &at, unread);
-        let ask = |unread: &mut Unread, query: fn(u32, u32) -> Query| {
+        let ask = |unread: &mut UnreadReasons, query: fn(u32, u32) -> Query| {
             let query = query(known?.index, port.number);
             let answer = unread.keep(kernel.rdma(query))?.into_iter().next();
             unread.understood(query.action(), answer)
@@ -403,7 +408,7 @@ fn roce_enabled(
     kernel: &dyn Queries,
     driver: Option<&str>,
     pci: Option<&PciDevice>,
-    unread: &mut Unread,
+    unread: &mut UnreadReasons,
 ) -> Option<bool> {
     if !matches!(driver, Some("mlx5_ib" | "bnxt_re" | "irdma")) {
         return None;

@@ -70,7 +70,7 @@ fn for_administrators(facts: &HostFacts) -> Option<String> {
     })
 }
 
-/// NCCL's own service.
+/// Availability of the RAS service of NCCL, with the reason.
 fn ras(facts: &HostFacts) -> (Availability, String) {
     let (works, here) = match facts.ras_listens {
         Some(true) => (

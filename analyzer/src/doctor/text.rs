@@ -31,35 +31,35 @@ pub fn text(page: &Page, verbose: bool, columns: usize) -> String {
 #[must_use]
 pub fn painted(page: &Page, verbose: bool, columns: usize, paint: Paint) -> String {
     let width = columns.clamp(NARROWEST, WIDEST);
-    let mut sheet = Sheet { out: String::new(), width, paint };
+    let mut output = TextOutput { out: String::new(), width, paint };
     let names = if verbose { Names::default() } else { Names::of(&page.host) };
     let release = page.host.kernel.release.as_deref().unwrap_or("unknown");
     let netns =
         page.host.netns.as_ref().map_or_else(String::new, |name| format!(", network namespace {name}"));
     let found = found(page, &names, verbose);
     let short = in_short(&page.host, &found);
-    sheet.paragraph(&format!("rocescope doctor on Linux {release}{netns}: {short}"), "");
-    devices(&page.host, verbose, &mut sheet);
-    visibility(page, &names, verbose, &mut sheet);
-    layers(page, &mut sheet);
-    problems(&page.host, &found, &mut sheet);
-    sheet.heading("PASSED");
-    sheet.table(page, Status::Ok, &names, verbose);
+    output.paragraph(&format!("rocescope doctor on Linux {release}{netns}: {short}"), "");
+    devices(&page.host, verbose, &mut output);
+    visibility(page, &names, verbose, &mut output);
+    layers(page, &mut output);
+    problems(&page.host, &found, &mut output);
+    output.heading("PASSED");
+    output.table(page, Status::Ok, &names, verbose);
     let unknown = page.checks.iter().filter(|check| check.verdict == Status::Unknown).count();
     if verbose {
         if unknown > 0 {
-            sheet.heading("UNKNOWN");
-            sheet.table(page, Status::Unknown, &names, verbose);
+            output.heading("UNKNOWN");
+            output.table(page, Status::Unknown, &names, verbose);
         }
-        unread(&page.host, &mut sheet);
+        unread(&page.host, &mut output);
     } else if unknown > 0 {
-        sheet.line("");
-        sheet.paragraph(
+        output.line("");
+        output.paragraph(
             &format!("{unknown} more checks could not be evaluated; --verbose lists them with reasons."),
             "",
         );
     }
-    sheet.out
+    output.out
 }
 
 /// The checks at `info` or above, grouped, the worst first.
@@ -91,13 +91,13 @@ fn in_short(host: &HostFacts, found: &[Group<'_, Check>]) -> String {
 }
 
 /// The output under construction.
-struct Sheet {
+struct TextOutput {
     out: String,
     width: usize,
     paint: Paint,
 }
 
-impl Sheet {
+impl TextOutput {
     /// Adds a line without wrapping.
     fn line(&mut self, text: &str) {
         self.out.push_str(&plain(text));
@@ -174,10 +174,10 @@ impl Sheet {
     }
 }
 
-fn visibility(page: &Page, names: &Names, verbose: bool, sheet: &mut Sheet) {
-    sheet.heading("VISIBILITY");
+fn visibility(page: &Page, names: &Names, verbose: bool, output: &mut TextOutput) {
+    output.heading("VISIBILITY");
     if page.visibility.is_empty() {
-        sheet.paragraph("No network interface except loopback, and no RDMA device.", "");
+        output.paragraph("No network interface except loopback, and no RDMA device.", "");
     }
     let (_, others) = interfaces(&page.host, verbose);
     let is_other = |subject: &str| others.iter().any(|other| other.name == subject);
@@ -189,14 +189,14 @@ fn visibility(page: &Page, names: &Names, verbose: bool, sheet: &mut Sheet) {
     };
     let groups = names.group(shown, |entry| entry.subject.as_str(), said);
     if groups.iter().any(|group| group.subjects.len() > 1 && group.differs) {
-        sheet.paragraph(OF_THE_FIRST, "");
+        output.paragraph(OF_THE_FIRST, "");
     }
     for group in groups {
         let entry = group.first;
         let (source, availability) = (entry.source.name(), entry.availability.name());
-        sheet.paragraph(&format!("{}, {source}: {availability}; {}.", group.label(), entry.why), "");
+        output.paragraph(&format!("{}, {source}: {availability}; {}.", group.label(), entry.why), "");
         if let Some(command) = &entry.command {
-            sheet.command(command);
+            output.command(command);
         }
     }
     if others.iter().any(|other| other.up) {
@@ -208,64 +208,64 @@ fn visibility(page: &Page, names: &Names, verbose: bool, sheet: &mut Sheet) {
         let line = format!(
             "{which} without RDMA, packets: yes, where up; RoCE sent through them passes XDP and TC."
         );
-        sheet.paragraph(&line, "");
-        sheet.command(&visibility::live_anywhere(&page.host));
+        output.paragraph(&line, "");
+        output.command(&visibility::live_anywhere(&page.host));
     }
 }
 
 /// The layers of queue pairs whose packets bypass the kernel: a line each.
-fn layers(page: &Page, sheet: &mut Sheet) {
+fn layers(page: &Page, output: &mut TextOutput) {
     if page.layers.is_empty() {
         return;
     }
-    sheet.heading("QUEUE PAIRS WITHOUT PACKETS");
+    output.heading("QUEUE PAIRS WITHOUT PACKETS");
     let name = page.layers.iter().map(|layer| layer.name.len()).max().unwrap_or(0);
     for layer in &page.layers {
         let words = layer.works.name();
-        sheet.paragraph(&format!("{:<name$}  {words:<7}  {}", layer.name, layer.reason), "");
+        output.paragraph(&format!("{:<name$}  {words:<7}  {}", layer.name, layer.reason), "");
     }
 }
 
 /// Note above grouped entries whose text contains names.
 const OF_THE_FIRST: &str = "Grouped entries show the text and commands of the first subject.";
 
-fn problems(host: &HostFacts, found: &[Group<'_, Check>], sheet: &mut Sheet) {
-    sheet.heading("ISSUES");
+fn problems(host: &HostFacts, found: &[Group<'_, Check>], output: &mut TextOutput) {
+    output.heading("ISSUES");
     if found.is_empty() {
-        sheet.line("None.");
+        output.line("None.");
     }
     let change = found.iter().any(|group| group.first.change.is_some());
     if change && host.kernel.root != Some(true) {
-        sheet.paragraph("Commands that change settings need a root shell (sudo -i).", "");
+        output.paragraph("Commands that change settings need a root shell (sudo -i).", "");
     }
     if let Some(entering) = host.entering().filter(|_| change) {
-        sheet.line(&format!("Run commands that change interfaces in this network namespace: {entering}"));
+        output.line(&format!("Run commands that change interfaces in this network namespace: {entering}"));
     }
     if found.iter().any(|group| group.subjects.len() > 1 && group.differs) {
-        sheet.paragraph(OF_THE_FIRST, "");
+        output.paragraph(OF_THE_FIRST, "");
     }
     for group in found {
         let check = group.first;
         let value = check.value.as_deref().unwrap_or("unknown");
         let head = format!("{:<8}  {}  {}: {value}", check.verdict.name(), check.id, group.label());
-        sheet.issue(check.verdict, &head);
+        output.issue(check.verdict, &head);
         if let Some(why) = &check.why {
-            sheet.paragraph(&format!("{why}."), INDENT);
+            output.paragraph(&format!("{why}."), INDENT);
         }
         if let Some(change) = &check.change {
-            sheet.paragraph(&format!("Change: {change}"), INDENT);
+            output.paragraph(&format!("Change: {change}"), INDENT);
         }
     }
 }
 
 const INDENT: &str = "          ";
 
-fn unread(host: &HostFacts, sheet: &mut Sheet) {
-    sheet.heading("NOT READABLE");
+fn unread(host: &HostFacts, output: &mut TextOutput) {
+    output.heading("NOT READABLE");
     for reason in &host.unread {
-        sheet.paragraph(&format!("{}: cannot {}: {}", reason.subject, reason.what, reason.why), "");
+        output.paragraph(&format!("{}: cannot {}: {}", reason.subject, reason.what, reason.why), "");
         if let Some(remedy) = &reason.remedy {
-            sheet.paragraph(&format!("Remedy: {remedy}"), "    ");
+            output.paragraph(&format!("Remedy: {remedy}"), "    ");
         }
     }
     let unreadable = &host.processes_unreadable;
@@ -276,19 +276,19 @@ fn unread(host: &HostFacts, sheet: &mut Sheet) {
             if unreadable.len() == 1 { "" } else { "es" },
             process::by_name(unreadable),
         );
-        sheet.paragraph(&line, "");
-        sheet.paragraph("Remedy: run as root (sudo); lockdown and containers may restrict root too", "    ");
+        output.paragraph(&line, "");
+        output.paragraph("Remedy: run as root (sudo); lockdown and containers may restrict root too", "    ");
     }
 }
 
-fn devices(host: &HostFacts, verbose: bool, sheet: &mut Sheet) {
-    sheet.heading("DEVICES");
+fn devices(host: &HostFacts, verbose: bool, output: &mut TextOutput) {
+    output.heading("DEVICES");
     if host.devices.is_empty() {
-        sheet.line("No RDMA device.");
+        output.line("No RDMA device.");
     }
     for device in &host.devices {
         for port in &device.ports {
-            sheet.paragraph(&device_line(device, port), "");
+            output.paragraph(&device_line(device, port), "");
             for gid in port.port.gids.iter().filter(|_| verbose) {
                 let kind = match gid.kind {
                     Some(GidType::V1) if device.protocol == Protocol::Roce => "RoCE v1",
@@ -296,7 +296,7 @@ fn devices(host: &HostFacts, verbose: bool, sheet: &mut Sheet) {
                     _ => "not RoCE",
                 };
                 let on = gid.interface.as_ref().map_or_else(String::new, |name| format!(", on {name}"));
-                sheet.paragraph(&format!("GID {}: {}, {kind}{on}", gid.index, gid.address()), "    ");
+                output.paragraph(&format!("GID {}: {}, {kind}{on}", gid.index, gid.address()), "    ");
             }
         }
     }
@@ -317,17 +317,17 @@ fn devices(host: &HostFacts, verbose: bool, sheet: &mut Sheet) {
                 parts.push(format!("with PFC on priority {}", Priorities(pfc.enabled)));
             }
         }
-        sheet.paragraph(&parts.join(", "), "");
+        output.paragraph(&parts.join(", "), "");
     }
     if !others.is_empty() {
-        sheet.paragraph(&summary(&others), "");
+        output.paragraph(&summary(&others), "");
     }
     for gpu in &host.gpus {
         let node = gpu.pci.numa_node.map_or_else(String::new, |node| format!(", NUMA node {node}"));
-        sheet.line(&format!("{} GPU {}{node}", gpu.vendor, gpu.pci.address));
+        output.line(&format!("{} GPU {}{node}", gpu.vendor, gpu.pci.address));
     }
     for (settings, who) in jobs(host) {
-        sheet.paragraph(&format!("{}: {settings}", who.join(", ")), "");
+        output.paragraph(&format!("{}: {settings}", who.join(", ")), "");
     }
 }
 

@@ -35,8 +35,8 @@ pub const NUMBER_REUSED: &str = "number_reused";
 /// End of a queue pair: its destruction was not seen, and the kernel's lists have it no more.
 pub const GONE: &str = "gone";
 
-/// Asynchronous events that leave a queue pair in the error state, and their meaning (IBTA volume 1, 11.6.3). `WQ_FATAL`
-/// is none of them: it concerns a work queue that belongs to no queue pair.
+/// Asynchronous events that leave a queue pair in the error state, and their meaning (IBTA volume 1, 11.6.3).
+/// `WQ_FATAL` is none of them: it concerns a work queue that belongs to no queue pair.
 pub const FATAL_EVENTS: [(&str, &str); 3] = [
     ("QP_FATAL", "fatal error of its work queue"),
     ("QP_REQ_ERR", "invalid request from its peer"),
@@ -69,7 +69,7 @@ pub struct QpLife {
     pub rqpn: Option<u32>,
     /// Its packets' path, its settings, its beginning and end.
     pub control: QpControl,
-    /// What commands past the verbs chose of its path.
+    /// Properties of its path that commands past the verbs chose.
     pub choices: PathChoices,
 }
 

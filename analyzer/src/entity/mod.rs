@@ -23,7 +23,7 @@ use serde::Serialize;
 pub use address::{Address, MULTICAST_QP, address};
 pub use stats::{Opcodes, Stats, from_kernel};
 
-/// Which way a link's packets go, seen from this host.
+/// Direction of a link's packets, seen from this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

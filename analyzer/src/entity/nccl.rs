@@ -187,7 +187,7 @@ pub struct Event {
 pub struct Nccl {
     /// Address of the RAS service.
     pub address: String,
-    /// Why the latest query had no answer.
+    /// Reason why the latest query had no answer.
     pub unavailable: Option<String>,
     /// Queries that were answered, and that were not.
     pub answers: u64,

@@ -37,7 +37,7 @@ impl PauseInterval {
         self.share.or(self.most_share).unwrap_or(0.0).clamp(1e-6, 1.0).log2().floor()
     }
 
-    /// Adds another one.
+    /// Adds the pauses of another port or priority.
     pub fn add(&mut self, other: &Self) {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
@@ -91,7 +91,7 @@ impl PauseIntervals {
 pub struct Stall {
     /// Begin, Unix nanoseconds.
     pub first_ns: u64,
-    /// End.
+    /// End, Unix nanoseconds.
     pub last_ns: u64,
     /// Time in which it stood still.
     pub stalled_ns: u64,

@@ -87,7 +87,7 @@ impl Exposition {
 /// A value of a series.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Something counted.
+    /// A count, which only rises.
     Count(u64),
     /// A gauge value.
     Number(f64),
@@ -112,7 +112,7 @@ impl From<f64> for Value {
     }
 }
 
-/// One series.
+/// One series: a metric with its labels and value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     /// Names and values of the labels, without empty ones.

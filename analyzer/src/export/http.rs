@@ -7,7 +7,7 @@ use super::exposition::{Exposition, Format};
 /// Maximum length of a request head, in bytes.
 pub const MOST_HEAD: usize = 8 * 1024;
 
-/// A request.
+/// Request line and the headers that matter, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// HEAD: the response has no body.
@@ -146,7 +146,7 @@ pub fn negotiated(accept: &str) -> Format {
 
 /// Result of a dump request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum DumpRequested {
     /// The dump is being written.
     Yes,
     /// No flight recorder runs.
@@ -155,7 +155,7 @@ pub enum Asked {
     NoTime,
 }
 
-/// A response.
+/// Status, headers and body of a response.
 #[derive(Clone, Debug)]
 pub struct Answer {
     status: &'static str,
@@ -216,15 +216,15 @@ impl Answer {
 
     /// The response to `POST /dump`.
     #[must_use]
-    pub fn dump(asked: Asked) -> Self {
-        match asked {
-            Asked::Yes => Self::fixed("202 Accepted", PLAIN, "a dump is written\n"),
-            Asked::NoRecorder => Self::fixed(
+    pub fn dump(requested: DumpRequested) -> Self {
+        match requested {
+            DumpRequested::Yes => Self::fixed("202 Accepted", PLAIN, "a dump is written\n"),
+            DumpRequested::NoRecorder => Self::fixed(
                 "409 Conflict",
                 PLAIN,
                 "no flight recorder runs: start rocescope with --keep 10m\n",
             ),
-            Asked::NoTime => {
+            DumpRequested::NoTime => {
                 Self::fixed("400 Bad Request", PLAIN, "invalid query: write /dump, or /dump?last=5m\n")
             }
         }

@@ -137,7 +137,7 @@ pub type LinkId = (Shared, Option<Direction>);
 /// A host at the other end of a link.
 pub type PeerId = (Shared, Address);
 
-/// A flow.
+/// Identity of a flow in labels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowId {
     /// Link and direction.
@@ -251,8 +251,8 @@ pub struct Ledger {
     pub qps: BTreeMap<FlowId, Qp>,
     /// Chosen queue pairs of NICs without.
     pub nic_qps: BTreeMap<NicQpId, NicQp>,
-    peer_choice: Sticky<PeerId>,
-    qp_choice: Sticky<QpId>,
+    peer_choice: StickyChoice<PeerId>,
+    qp_choice: StickyChoice<QpId>,
     /// Bytes by link at the latest sample.
     link_bytes: BTreeMap<LinkId, u64>,
 }
@@ -272,8 +272,8 @@ impl Ledger {
             others: BTreeMap::new(),
             qps: BTreeMap::new(),
             nic_qps: BTreeMap::new(),
-            peer_choice: Sticky::new(options.peers, PEER_STAYS_NS),
-            qp_choice: Sticky::new(options.qps, QP_STAYS_NS),
+            peer_choice: StickyChoice::new(options.peers, PEER_STAYS_NS),
+            qp_choice: StickyChoice::new(options.qps, QP_STAYS_NS),
             link_bytes: BTreeMap::new(),
         }
     }
@@ -420,7 +420,7 @@ impl Qp {
 
 /// A bounded choice with hysteresis: series that come and go cost the database more than series that stay.
 #[derive(Debug)]
-struct Sticky<K> {
+struct StickyChoice<K> {
     most: usize,
     stays_ns: u64,
     /// The time at which each key was last among the first.
@@ -430,7 +430,7 @@ struct Sticky<K> {
     dropped: u64,
 }
 
-impl<K: Clone + Eq + std::hash::Hash> Sticky<K> {
+impl<K: Clone + Eq + std::hash::Hash> StickyChoice<K> {
     fn new(most: usize, stays_ns: u64) -> Self {
         Self { most, stays_ns, chosen: Map::default(), waiting: Set::default(), dropped: 0 }
     }
@@ -479,13 +479,13 @@ mod tests {
 
     use crate::util::time::NS_PER_S as SECOND;
 
-    fn chosen(sticky: &Sticky<&'static str>) -> BTreeSet<&'static str> {
+    fn chosen(sticky: &StickyChoice<&'static str>) -> BTreeSet<&'static str> {
         sticky.chosen.keys().copied().collect()
     }
 
     #[test]
     fn a_choice_lasts_and_what_it_leaves_out_is_counted() {
-        let mut sticky = Sticky::new(2, 10 * SECOND);
+        let mut sticky = StickyChoice::new(2, 10 * SECOND);
         sticky.choose(["a", "b", "c"].into_iter(), 0);
         assert_eq!((chosen(&sticky), sticky.dropped), (["a", "b"].into(), 1));
         // `c` ranks first now, but `a` and `b` keep their places for a while.

@@ -14,7 +14,7 @@ use crate::report::Report;
 pub struct NicQpId {
     /// RDMA device.
     pub device: Box<str>,
-    /// Its number.
+    /// Number of the queue pair on the device.
     pub lqpn: u32,
     /// Number of the queue pair at the other end.
     pub rqpn: Option<u32>,
@@ -28,14 +28,14 @@ impl NicQpId {
 
 /// A count that never decreases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rising {
+pub struct RisingCount {
     /// Of earlier queue pairs with the same numbers.
     earlier: Option<u64>,
     /// Of the present one; `None`: unknown.
     high: Option<u64>,
 }
 
-impl Rising {
+impl RisingCount {
     /// The count; `None` if it was never known.
     #[must_use]
     pub fn get(self) -> Option<u64> {
@@ -55,11 +55,11 @@ impl Rising {
 #[derive(Clone, Debug, Default)]
 pub struct NicQp {
     /// Packets sent.
-    pub sent: Rising,
+    pub sent: RisingCount,
     /// Packets received.
-    pub received: Rising,
+    pub received: RisingCount,
     /// Transport timeouts attributed to it.
-    pub timeouts: Rising,
+    pub timeouts: RisingCount,
     /// Packets in flight at the latest reading.
     pub in_flight: Option<u32>,
     /// Time without an acknowledgement at the latest reading, in nanoseconds.

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::exposition::Exposition;
-use super::http::{self, Answer, Asked, MOST_HEAD, Refusal, Request};
+use super::http::{self, Answer, DumpRequested, MOST_HEAD, Refusal, Request};
 use super::listen::{Listener, SocketFile};
 use super::views::Views;
 use super::web::{Guard, Web};
@@ -43,14 +43,14 @@ pub struct Dump {
 
 impl Dump {
     /// Requests a dump of `last=TIME`, or of everything held if the query is empty.
-    fn ask(&self, query: &str) -> Asked {
+    fn ask(&self, query: &str) -> DumpRequested {
         let wanted_ns = match query.strip_prefix("last=") {
             Some(time) => (self.time)(time).map(nanos),
             None => query.is_empty().then_some(u64::MAX),
         };
-        let Some(wanted_ns) = wanted_ns.filter(|ns| *ns > 0) else { return Asked::NoTime };
+        let Some(wanted_ns) = wanted_ns.filter(|ns| *ns > 0) else { return DumpRequested::NoTime };
         self.wanted_ns.fetch_max(wanted_ns, Ordering::Relaxed);
-        Asked::Yes
+        DumpRequested::Yes
     }
 }
 
@@ -76,8 +76,8 @@ impl Board {
         &self.views
     }
 
-    fn ask_for_dump(&self, query: &str) -> Asked {
-        self.dump.as_ref().map_or(Asked::NoRecorder, |dump| dump.ask(query))
+    fn ask_for_dump(&self, query: &str) -> DumpRequested {
+        self.dump.as_ref().map_or(DumpRequested::NoRecorder, |dump| dump.ask(query))
     }
 
     /// Replaces the exposition.
@@ -273,7 +273,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
             let head = [http::SAMPLES_HEAD, &hello].concat();
             return board
                 .views
-                .attach(stream, head.as_bytes(), || board.ask_for_dump("") == Asked::Yes)
+                .attach(stream, head.as_bytes(), || board.ask_for_dump("") == DumpRequested::Yes)
                 .await;
         }
         return answer_with(stream, &Answer::no_place()).await;

@@ -23,7 +23,7 @@ fn connect(address: SocketAddr) -> TcpStream {
 }
 
 /// Status and body of the response to these bytes; an empty status if the connection is closed without a response.
-fn asked(address: SocketAddr, bytes: &[u8]) -> (String, String) {
+fn response_to(address: SocketAddr, bytes: &[u8]) -> (String, String) {
     let mut stream = connect(address);
     // A server that refuses the request may close before it has read everything.
     let _ = stream.write_all(bytes);
@@ -36,7 +36,7 @@ fn asked(address: SocketAddr, bytes: &[u8]) -> (String, String) {
 }
 
 fn get(address: SocketAddr, path: &str) -> (String, String) {
-    asked(address, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
+    response_to(address, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_dump_is_asked_for_on_a_unix_socket_alone() {
         let dump = wanted_ns.clone().map(|wanted_ns| Dump { wanted_ns, time: minutes });
         let server =
             Server::start(vec![Listener::Tcp(tcp), unix], &Arc::new(Board::new(dump)), None).unwrap();
-        assert_eq!(asked(address, b"POST /dump HTTP/1.1\r\n\r\n").0, "405");
+        assert_eq!(response_to(address, b"POST /dump HTTP/1.1\r\n\r\n").0, "405");
         assert!(wanted_ns.is_none_or(|wanted_ns| wanted_ns.load(Ordering::Relaxed) == 0));
         let mut stream = UnixStream::connect(&path).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -127,7 +127,7 @@ fn hostile_requests_are_refused() {
         (Vec::new(), ""),
     ] {
         let shown = String::from_utf8_lossy(bytes.get(..40).unwrap_or(&bytes)).into_owned();
-        assert_eq!(asked(address, &bytes).0, status, "{shown:?}");
+        assert_eq!(response_to(address, &bytes).0, status, "{shown:?}");
     }
     assert_eq!(get(address, "/healthz").0, "200");
 }
@@ -161,7 +161,7 @@ fn random_requests_do_no_harm() {
         let count = next() % 40;
         let request: Vec<u8> =
             (0..count).flat_map(|_| words[usize::try_from(next() % 12).unwrap()].to_vec()).collect();
-        let (status, _) = asked(address, &request);
+        let (status, _) = response_to(address, &request);
         assert!(["", "200", "400", "404", "405", "503", "505"].contains(&status.as_str()), "{status}");
     }
     assert_eq!(get(address, "/healthz").0, "200");
@@ -209,7 +209,7 @@ fn a_password_is_asked_for_where_one_is_set() {
     let hash = bcrypt::hash("a secret", 4).unwrap();
     let (_server, address, _folder) = guarded(&format!("basic_auth_users: {{alice: {hash}}}"));
     let metrics =
-        |header: &str| asked(address, format!("GET /metrics HTTP/1.1\r\n{header}\r\n").as_bytes()).0;
+        |header: &str| response_to(address, format!("GET /metrics HTTP/1.1\r\n{header}\r\n").as_bytes()).0;
     // The credentials are alice:a secret, then alice:wrong.
     assert_eq!(metrics("authorization: Basic YWxpY2U6YSBzZWNyZXQ=\r\n"), "200");
     assert_eq!(metrics("Authorization: Basic YWxpY2U6d3Jvbmc=\r\n"), "401");
@@ -243,7 +243,11 @@ mod tls {
     }
 
     /// The status of a response; `shown` is the client's certificate. Empty if the server refuses the connection.
-    fn asks(address: SocketAddr, version: &'static SupportedProtocolVersion, shown: Option<&str>) -> String {
+    fn tls_response(
+        address: SocketAddr,
+        version: &'static SupportedProtocolVersion,
+        shown: Option<&str>,
+    ) -> String {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(file("authority.pem")).unwrap()).unwrap();
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -274,8 +278,8 @@ mod tls {
     #[test]
     fn an_answer_is_encrypted_and_never_in_the_clear() {
         let (_server, address, _folder) = server("");
-        assert_eq!(asks(address, &TLS13, None), "200");
-        assert_eq!(asks(address, &TLS12, None), "200");
+        assert_eq!(tls_response(address, &TLS13, None), "200");
+        assert_eq!(tls_response(address, &TLS12, None), "200");
         let mut stream = connect(address);
         stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
         let mut answer = Vec::new();
@@ -286,8 +290,8 @@ mod tls {
     #[test]
     fn an_old_version_is_refused() {
         let (_server, address, _folder) = server(", min_version: TLS13");
-        assert_eq!(asks(address, &TLS13, None), "200");
-        assert_eq!(asks(address, &TLS12, None), "");
+        assert_eq!(tls_response(address, &TLS13, None), "200");
+        assert_eq!(tls_response(address, &TLS12, None), "");
     }
 
     #[test]
@@ -297,17 +301,17 @@ mod tls {
             server(&format!(", client_ca_file: {authority}, client_auth_type: {policy}{more}"))
         };
         let (_server, address, _folder) = of("RequireAndVerifyClientCert", "");
-        assert_eq!(asks(address, &TLS13, Some("client")), "200");
-        assert_eq!(asks(address, &TLS13, None), "");
+        assert_eq!(tls_response(address, &TLS13, Some("client")), "200");
+        assert_eq!(tls_response(address, &TLS13, None), "");
         let (_server, address, _folder) = of("VerifyClientCertIfGiven", "");
-        assert_eq!(asks(address, &TLS13, None), "200");
+        assert_eq!(tls_response(address, &TLS13, None), "200");
         let named = |name: &str| {
             of("RequireAndVerifyClientCert", &format!(", client_allowed_sans: [other.example, {name}]"))
         };
         let (_server, address, _folder) = named("prometheus.example");
-        assert_eq!(asks(address, &TLS12, Some("client")), "200");
+        assert_eq!(tls_response(address, &TLS12, Some("client")), "200");
         let (_server, address, _folder) = named("127.0.0.1");
-        assert_eq!(asks(address, &TLS12, Some("client")), "");
+        assert_eq!(tls_response(address, &TLS12, Some("client")), "");
     }
 
     #[test]

@@ -38,7 +38,7 @@ fn exposed(exporter: &mut Exporter, sample: &Sample) -> BTreeMap<String, f64> {
     map
 }
 
-fn once(sample: &Sample) -> BTreeMap<String, f64> {
+fn points_of(sample: &Sample) -> BTreeMap<String, f64> {
     exposed(&mut Exporter::new(Options::default()), sample)
 }
 
@@ -46,7 +46,7 @@ fn once(sample: &Sample) -> BTreeMap<String, f64> {
 fn figures_are_those_of_the_report() {
     let sample = everything();
     let report = Report::build(&sample, &report::Options::default());
-    let points = once(&sample);
+    let points = points_of(&sample);
     for link in &report.facts.links {
         let direction = link.direction.map(crate::analysis::direction_name).unwrap();
         let labels = format!("{{link=\"{}\",direction=\"{direction}\"}}", link.name);
@@ -85,7 +85,7 @@ fn unknown_is_absent() {
     let mut bare =
         sample(vec![link("a", None)], vec![(key(0, "10.0.0.1", "10.0.0.2", 7), stats(49_152, 5, 500))]);
     bare.kind = crate::sample::SourceKind::Replay;
-    let points = once(&bare);
+    let points = points_of(&bare);
     assert_eq!(points["rocescope_link_packets_total{link=\"a\"}"], 5.0);
     for absent in
         ["rocescope_link_lost", "rocescope_rtt", "rocescope_device", "rocescope_peer", "rocescope_coverage"]
@@ -188,7 +188,7 @@ fn series_are_bounded_and_the_rest_is_summed() {
     assert_eq!(points["rocescope_series_dropped_total{family=\"rocescope_qp\"}"], 97.0);
     let none = exposed(&mut Exporter::new(Options::default()), &many);
     assert!(none.keys().all(|name| !name.starts_with("rocescope_qp_")));
-    assert!(once(&everything()).len() < 1_500);
+    assert!(points_of(&everything()).len() < 1_500);
 }
 
 /// A host of eight rails: every counter of its ports, PFC on two priorities, both directions of its links with this
@@ -285,7 +285,7 @@ fn devices_have_their_counters_once() {
     ];
     port.pause_source = "ethtool";
     let lives = Lives { qps: vec![qp_life(17, 18), qp_life(19, 20)].into(), ..Lives::default() };
-    let points = once(&with_lives(port, lives));
+    let points = points_of(&with_lives(port, lives));
     assert_eq!(points["rocescope_device_cnps_sent_total{device=\"mlx5_0\",port=\"1\"}"], 7.0);
     assert_eq!(points["rocescope_device_retransmitted_packets_total{device=\"mlx5_0\",port=\"1\"}"], 5.0);
     assert_eq!(
@@ -311,7 +311,7 @@ fn names_from_outside_cannot_break_the_format() {
     let mut hostile = with_lives(port, Lives::default());
     hostile.devices = Arc::new(Devices { ..(*hostile.devices).clone() });
     hostile.links[0].name = "x\\\u{1b}[2J".to_owned();
-    let points = once(&hostile);
+    let points = points_of(&hostile);
     assert!(points.keys().all(|name| !name.starts_with("rocescope_evil")));
     assert!(points.contains_key("rocescope_link_packets_total{link=\"x\\\\\u{fffd}[2J\"}"), "{points:?}");
 }

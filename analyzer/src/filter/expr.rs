@@ -16,7 +16,7 @@ pub enum Expr {
     Any(Vec<Expr>),
     /// This does not hold.
     Not(Box<Expr>),
-    /// A test.
+    /// A test of one field against values.
     Test(Test),
 }
 
@@ -37,7 +37,7 @@ pub enum Test {
     Text(RowField, String),
     /// One of the field's words, by bit, is that of the row.
     Words(RowField, String, u64),
-    /// A word alone.
+    /// A word without a field: rows that mention it.
     Word(Word),
 }
 

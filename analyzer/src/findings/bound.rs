@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::catalog::{declared_label, entry};
 use super::checks::ends::common;
+use super::period::joined;
 use super::raise::{MAX_FLOWS, Raise};
-use super::span::joined;
 use super::title::{MOST, title};
 use super::{
     Better, ByHand, End, Entry, Episode, Evidence, Finding, Impact, Measure, Place, Severity, Subject, order,

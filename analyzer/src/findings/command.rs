@@ -12,7 +12,7 @@ pub(super) struct Command {
 }
 
 impl Command {
-    /// For this host.
+    /// A command that runs on this host.
     pub(super) const fn here(line: String) -> Self {
         Self { line, host: None }
     }
@@ -59,7 +59,7 @@ pub(super) enum ByHand {
 }
 
 impl ByHand {
-    /// All reasons.
+    /// Every reason why a step has no command.
     pub(super) const ALL: [Self; 6] =
         [Self::Switch, Self::Job, Self::Elsewhere, Self::Hardware, Self::Reading, Self::Varies];
 
@@ -97,13 +97,13 @@ const PLACEHOLDER: &str = "DEV";
 /// Commands for an interface of a host.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Commands<'a> {
-    at: At<'a>,
+    at: RunsOn<'a>,
     /// Priority of the packets in question, if known.
     priority: Option<u8>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum At<'a> {
+enum RunsOn<'a> {
     /// An interface of this host.
     Here(&'a str),
     Host(Address),
@@ -117,7 +117,7 @@ impl<'a> Commands<'a> {
         let plain = |name: &str| {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "._-@".contains(c))
         };
-        Self { at: if live && plain(link) { At::Here(link) } else { At::Nowhere }, priority: None }
+        Self { at: if live && plain(link) { RunsOn::Here(link) } else { RunsOn::Nowhere }, priority: None }
     }
 
     /// For an end of a flow: this host, if the flow enters or leaves it there, else that host, named by its address.
@@ -129,23 +129,23 @@ impl<'a> Commands<'a> {
         };
         let priority = priority(flow);
         let at = match Self::on(input, &flow.link).at {
-            here @ At::Here(_) if own.is_none_or(|own| own == host) => here,
-            _ if host.ip().is_some() => At::Host(host),
-            _ => At::Nowhere,
+            here @ RunsOn::Here(_) if own.is_none_or(|own| own == host) => here,
+            _ if host.ip().is_some() => RunsOn::Host(host),
+            _ => RunsOn::Nowhere,
         };
         Self { at, priority }
     }
 
     /// For a host without a known flow.
     pub(super) const fn of_host(host: Address) -> Self {
-        let at = if host.ip().is_some() { At::Host(host) } else { At::Nowhere };
+        let at = if host.ip().is_some() { RunsOn::Host(host) } else { RunsOn::Nowhere };
         Self { at, priority: None }
     }
 
     /// For this host if packets are captured on it, else for `host`, one of the ends of the flow.
     pub(super) fn near(input: &Input<'_>, flow: &'a Flow, host: Address) -> Self {
         match Self::on(input, &flow.link) {
-            Self { at: here @ At::Here(_), .. } => Self { at: here, priority: priority(flow) },
+            Self { at: here @ RunsOn::Here(_), .. } => Self { at: here, priority: priority(flow) },
             _ => Self::at(input, flow, host),
         }
     }
@@ -283,16 +283,16 @@ impl<'a> Commands<'a> {
         let address = address.ip()?;
         match self.at {
             // `ping -I` accepts the address of a port as well as its name.
-            At::Host(host) => self.with(|_| format!("ping -c 3 -I {host} {address}")),
+            RunsOn::Host(host) => self.with(|_| format!("ping -c 3 -I {host} {address}")),
             _ => self.with(|dev| format!("ping -c 3 -I {dev} {address}")),
         }
     }
 
     fn with(self, command: impl FnOnce(&str) -> String) -> Option<Command> {
         match self.at {
-            At::Here(interface) => Some(Command::here(command(interface))),
-            At::Host(host) => Some(Command { line: command(PLACEHOLDER), host: Some(host) }),
-            At::Nowhere => None,
+            RunsOn::Here(interface) => Some(Command::here(command(interface))),
+            RunsOn::Host(host) => Some(Command { line: command(PLACEHOLDER), host: Some(host) }),
+            RunsOn::Nowhere => None,
         }
     }
 }

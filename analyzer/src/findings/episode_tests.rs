@@ -281,13 +281,13 @@ fn doubt_about_losses_of_another_time_does_not_excuse_an_episode() {
 
 /// RoCE packets that found the flow table full, by second.
 fn missed(seconds: u64, intervals: &[(u64, u64, u64)]) -> Sample {
-    use crate::sample::{Missed, MissedTimes};
+    use crate::sample::{MissedCounts, MissedTimes};
     let mut sample =
         run(seconds, Metrics::default(), FlowSignalIntervals::default(), FlowSignalIntervals::default());
     let mut times = MissedTimes::default();
     for &(first, last, flow_table_full) in intervals {
         sample.links[0].flow_table_full.packets += flow_table_full;
-        let missed = Missed { flow_table_full, ..Missed::default() };
+        let missed = MissedCounts { flow_table_full, ..MissedCounts::default() };
         times.add((START + first * SECOND, START + last * SECOND), &missed);
     }
     sample.missed = times;

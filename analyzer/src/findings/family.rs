@@ -5,7 +5,7 @@ use std::fmt;
 use super::{Finding, Input, Problem, Unit};
 use crate::analysis::Facts;
 use crate::entity::lives::Calls;
-use crate::sample::{Counted, Sample};
+use crate::sample::{Sample, UntimedCounter};
 
 /// The findings of one module.
 #[derive(Clone, Copy)]
@@ -40,11 +40,11 @@ pub struct Entry {
     /// It concerns only the queue pairs that it names, and causes no findings in others between the same hosts.
     pub of_queue_pairs: bool,
     /// Reason why it has no episodes; `None` if it has.
-    pub lasting: Option<Lasting>,
+    pub lasting: Option<NoEpisodes>,
     /// Data that a source must collect for it.
-    pub needs: &'static [Need],
+    pub needs: &'static [RequiredData],
     /// The counter without times that it rests on: its growth between two readings dates a finding without episodes.
-    pub grows: Option<Counted>,
+    pub grows: Option<UntimedCounter>,
     /// The evidence value that measures severity; `None` if no value is independent of the length of the run.
     pub measure: Option<Measure>,
     /// The diagnosis in a few words, at most 80 characters.
@@ -84,14 +84,14 @@ impl Entry {
 
 /// Reason why a kind of finding has no episodes: it does not end with the last packet that shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lasting {
+pub enum NoEpisodes {
     /// It holds until someone changes it.
     Setting,
     /// The NIC reports its state without a time.
     State,
 }
 
-impl Lasting {
+impl NoEpisodes {
     /// The reason in words.
     #[must_use]
     pub const fn reason(self) -> &'static str {
@@ -172,7 +172,7 @@ impl Measure {
 
 /// Data that a source must collect for a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum RequiredData {
     /// Order and exact times of packets, for bursts and steps.
     Traffic,
     /// The same, for pairs of queue pairs.
@@ -198,7 +198,7 @@ pub enum Need {
     PauseTimes,
 }
 
-impl Need {
+impl RequiredData {
     /// Name in the report (`not_evaluated[].needs`).
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -170,7 +170,7 @@ fn place(finding: &Finding) -> Option<String> {
         (None, at) => (None, at),
     };
     // A problem of a host is not one of the port at which it was seen.
-    let at_host = matches!(place.hop.as_deref(), Some("requester" | "responder"));
+    let at_host = matches!(place.hop, Some(Hop::Requester | Hop::Responder));
     let switch = place.switch_port.as_deref().filter(|_| !at_host).map(switch_ports);
     listed([hop, at.map(|at| format!("{at}{}", peers(finding))), switch], NEXT)
 }
@@ -297,7 +297,7 @@ fn impact(finding: &Finding) -> Option<String> {
     listed(parts, NEXT)
 }
 
-/// What an even load would move from the busiest link to its peers.
+/// Load that balancing would move from the busiest link to its peers.
 fn moved(finding: &Finding) -> Option<String> {
     let Excess { bytes, ratio } = finding.subject.excess?;
     let (ratio, bytes) = (units::ratio(Some(ratio)), units::bytes(bytes));

@@ -1,4 +1,5 @@
-//! Which findings name a flow: views mark rows by it, so that badges and findings never contradict one another.
+//! Findings by the flows that they name: views mark rows by them, so that badges and findings never contradict one
+//! another.
 
 use super::Finding;
 use crate::sample::Address;

@@ -190,7 +190,7 @@ mod tests {
     fn no_measurement_gets_its_name_from_data() {
         // A choice between two literals, and forwarded names.
         let known =
-            ["if side == Side::Before { \"lost\" } else { \"asked_again\" }", "name, value)", "raised)"];
+            ["if side == Side::Upstream { \"lost\" } else { \"asked_again\" }", "name, value)", "raised)"];
         let mut open = Vec::new();
         for (file, code) in sources() {
             for (at, call) in code.match_indices(".evidence(") {

@@ -3,7 +3,7 @@
 //! A module of `checks` is a [`Family`]: its entries (id, rank, texts, what each needs), its thresholds and its check,
 //! a pure function. `rocescope explain`, docs/findings.md, the template of the configuration file, the order of
 //! findings, what could not be evaluated and what `rocescope diff` compares all follow from these declarations. The
-//! modules here serve them: `raise` builds a finding, `span` its episodes, `relate` finds causes and effects, `bound`
+//! modules here serve them: `raise` builds a finding, `period` its episodes, `relate` finds causes and effects, `bound`
 //! joins many of a kind, `order` sorts them, and `verdict` is their sum.
 //!
 //! A finding is raised when someone should act, not whenever a counter is not zero: a false alarm at three in the
@@ -17,6 +17,7 @@ mod bound;
 mod catalog;
 mod checks;
 mod command;
+mod dedup;
 #[cfg(test)]
 mod episode_tests;
 mod fields;
@@ -27,16 +28,15 @@ mod index;
 mod infiniband;
 mod labels;
 mod not_evaluated;
-mod once;
 pub mod order;
 mod page;
+mod period;
 mod place;
 mod problem;
 mod raise;
 pub mod recorded;
 mod relate;
 mod silence;
-mod span;
 mod subject;
 #[cfg(test)]
 mod tests;
@@ -53,7 +53,7 @@ use crate::sample::Sample;
 pub use catalog::{entries, entry, evidence_label, limits, similar};
 pub use checks::qps::{CONNECTING, CREATING, PAST_VERBS};
 pub use checks::{FAMILIES, Limits};
-pub use family::{Better, Entry, Family, Label, Lasting, LimitMeta, Measure, Need};
+pub use family::{Better, Entry, Family, Label, LimitMeta, Measure, NoEpisodes, RequiredData};
 pub use fields::DataEnd;
 pub use finding::{
     End, Episode, Evidence, EvidenceList, Finding, Impact, NotEvaluated, Severity, Step, Unit,
@@ -99,7 +99,7 @@ pub fn check(input: &Input<'_>) -> Vec<Finding> {
     }
     let peer =
         |(src, dst, qp): &index::Name| input.facts.to_qp(*src, *dst, *qp).find_map(|flow| flow.peer_qp);
-    relate::relate(&mut found, relate::once(peer));
+    relate::relate(&mut found, relate::cached(peer));
     bound::bound(&mut found, end_ns);
     if input.facts.is_infiniband() {
         infiniband::adapt(&mut found);

@@ -1,6 +1,6 @@
 //! Findings that a run cannot evaluate, since the data that they need was not collected.
 
-use super::{entries, once};
+use super::{dedup, entries};
 use crate::analysis::{Facts, Flow, Psn};
 use crate::findings::NotEvaluated;
 use crate::sample::Sample;
@@ -17,7 +17,7 @@ pub(super) fn is_not_evaluated(flow: &Flow) -> bool {
 
 /// Number of such flows, which loss findings leave out.
 pub(super) fn flows_not_evaluated(facts: &Facts) -> u64 {
-    once::count(facts.flows.iter().filter(|flow| is_not_evaluated(flow)))
+    dedup::count(facts.flows.iter().filter(|flow| is_not_evaluated(flow)))
 }
 
 /// Ids in order, each with its first need that is not met.
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
     use crate::analysis::Options;
     use crate::analysis::fixtures::sample;
-    use crate::findings::Need;
+    use crate::findings::RequiredData;
 
     /// Loss between taps that is judged without some flows.
     #[test]
@@ -75,8 +75,14 @@ mod tests {
             not_evaluated(sample, &facts).into_iter().map(|one| one.id).collect::<Vec<_>>()
         };
         let nothing = ids(&sample(Vec::new(), Vec::new()));
-        let collected = |need: &Need| {
-            !matches!(need, Need::PauseTimes | Need::Sequences | Need::TapOrder | Need::UcAtNextTap)
+        let collected = |need: &RequiredData| {
+            !matches!(
+                need,
+                RequiredData::PauseTimes
+                    | RequiredData::Sequences
+                    | RequiredData::TapOrder
+                    | RequiredData::UcAtNextTap
+            )
         };
         assert_eq!(nothing.len(), entries().filter(|entry| entry.needs.iter().any(collected)).count());
         assert!(nothing.is_sorted());

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::catalog::entry;
-use super::span::LEAST_NS;
+use super::period::LEAST_NS;
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::signal_intervals::EPISODE_GAP_NS;
 use crate::util::definition::definitions;
@@ -98,11 +98,11 @@ fn cost(finding: &Finding) -> u32 {
     crate::metrics::traffic::times(1_000_000, share).checked_ilog2().unwrap_or(0)
 }
 
-/// Sorts findings by priority: active ones, then ended ones, then info. The most severe come first, so that the first is
-/// the headline and as severe as the verdict; of those as severe, those that show now come before quiet ones. Then the
-/// share of traffic or time decides
-/// ([`Impact::share`](super::Impact::share)), then [`Entry::rank`](super::Entry::rank), causes first. An effect
-/// follows a cause of the same severity that it names, whatever its cost. A finding with an owner follows its owner.
+/// Sorts findings by priority: active ones, then ended ones, then info. The most severe come first, so that the first
+/// is the headline and as severe as the verdict; of those as severe, those that show now come before quiet ones. Then
+/// the share of traffic or time decides ([`Impact::share`](super::Impact::share)), then
+/// [`Entry::rank`](super::Entry::rank), causes first. An effect follows a cause of the same severity that it names,
+/// whatever its cost. A finding with an owner follows its owner.
 pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
     // The keys of owners: by place, and the first of each kind where the kind alone is known.
     type Id = &'static str;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::catalog::{entries, limits_of};
 use super::checks::died;
 use super::relate::causality;
-use super::{Entry, FAMILIES, Family, bound, order, span, verdict};
+use super::{Entry, FAMILIES, Family, bound, order, period, verdict};
 use crate::entity::interval;
 use crate::metrics;
 use crate::util::definition::Definition;
@@ -41,7 +41,7 @@ pub fn definitions(mark: &str) -> String {
         order::DEFINITIONS,
         causality::DEFINITIONS,
         bound::DEFINITIONS,
-        span::DEFINITIONS,
+        period::DEFINITIONS,
         verdict::DEFINITIONS,
         died::DEFINITIONS,
         died::OF_STOPPED,

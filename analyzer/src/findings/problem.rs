@@ -39,7 +39,7 @@ macro_rules! problems {
 problems! {
     Capture: "DROP", "CAPTURE INCOMPLETE",
         "packets missing from the counters of rocescope";
-    Copies: "DUP", "DUPLICATES",
+    Duplicates: "DUP", "DUPLICATES",
         "packets duplicated by the capture or the network";
     Settings: "CONF", "SETTINGS",
         "settings of host, NIC, switch or traffic class";

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::command::{Command, Means};
-use super::once::{Name, name};
+use super::dedup::{Name, name};
 use super::{End, Entry, Episode, Evidence, Finding, Impact, Place, Severity, Step, Subject, Unit};
 use crate::analysis::{Flow, FlowId};
 use crate::util::map::Set;

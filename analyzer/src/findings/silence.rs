@@ -8,7 +8,7 @@ use super::{Finding, order};
 /// An active finding at the latest analysis.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_field_names, reason = "the unit is part of each name")]
-struct Shown {
+struct ActiveFinding {
     last_seen_ns: u64,
     /// Time without it so far.
     silence_ns: u64,
@@ -18,7 +18,7 @@ struct Shown {
 
 /// Active findings at the latest analysis, by [`Finding::key`].
 #[derive(Clone, Debug, Default)]
-pub struct Silences(BTreeMap<String, Shown>);
+pub struct Silences(BTreeMap<String, ActiveFinding>);
 
 impl Silences {
     /// Gives each active finding of an analysis over data that ends at `end_ns` the longest of its silences, and puts

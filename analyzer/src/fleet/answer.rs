@@ -192,7 +192,7 @@ fn blank(row: &mut Row, columns: &[Column]) {
     }
 }
 
-/// What the answer covers, with the length of its slots, and the hosts that the question cannot evaluate.
+/// Scope of the answer, with the length of its slots, and the hosts that the question cannot evaluate.
 fn scope(question: Question, summary: &Row, first: Option<&Row>) -> String {
     let count = |name: &str| number(summary, name).map_or(0, whole);
     let time = |name: &str| number(summary, name).map_or_else(String::new, time);

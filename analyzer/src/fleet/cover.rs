@@ -103,7 +103,7 @@ fn score(hop: &Hop, pairs: &[Pair], open: &[bool]) -> f64 {
     hop.pairs.iter().filter(|pair| open[**pair]).map(|pair| worth(hop, &pairs[*pair])).sum()
 }
 
-/// How well a hop explains one of its pairs.
+/// Score of a hop as the explanation of one of its pairs.
 fn worth(hop: &Hop, pair: &Pair) -> f64 {
     pair.weight.max(1.0) * hop.share * hop.share
 }
@@ -236,11 +236,11 @@ mod tests {
     use super::*;
 
     /// A hop: scope, breadth, name, bad pairs and all pairs.
-    type Passed = (&'static str, u32, &'static str, u32, u32);
+    type HopOfPair = (&'static str, u32, &'static str, u32, u32);
 
     /// Bad pairs, named `0 → 1`, at their hops.
-    fn rows(pairs: &[(&str, &str, &[Passed])]) -> Vec<Row> {
-        let row = |src: &str, dst: &str, hop: &Passed| {
+    fn rows(pairs: &[(&str, &str, &[HopOfPair])]) -> Vec<Row> {
+        let row = |src: &str, dst: &str, hop: &HopOfPair| {
             let (scope, breadth, name, bad, all) = hop;
             let value = json!({
                 "metric": "loss", "scope": scope, "breadth": breadth, "side": "to", "hop": name, "bad_pairs": bad.to_string(),
@@ -299,7 +299,7 @@ mod tests {
         let (x, y) = (("link", 1, "x", 5, 5), ("link", 1, "y", 5, 5));
         let (s, t) = (("switch", 3, "s", 6, 6), ("path", 4, "t", 3, 3));
         let (x_s, y_s, x_t, y_t, only_y) = ([x, s], [y, s], [x, t], [y, t], [y]);
-        let all: [(&str, &str, &[Passed]); 10] = [
+        let all: [(&str, &str, &[HopOfPair]); 10] = [
             ("a", "x", &x_s),
             ("b", "x", &x_s),
             ("c", "x", &x_s),

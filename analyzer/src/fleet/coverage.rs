@@ -1,4 +1,4 @@
-//! What a question has looked at: pairs of ports that it could compare, losses that no tap can see, and hosts that wait
+//! Coverage of a question: pairs of ports that it could compare, losses that no tap can see, and hosts that wait
 //! for somebody unknown.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub(super) struct Coverage {
     pub(super) alone: u64,
     /// Most pairs of ports, or devices, of a job with the same figure.
     pub(super) most: u64,
-    /// Who is waited for, or a host upstream of it: hosts that wait, of how many, and its name.
+    /// The straggler, or a host upstream of it: hosts that wait, of how many, and its name.
     pub(super) upstream_of: Option<(u64, u64, String)>,
 }
 

@@ -95,7 +95,7 @@ impl Engine {
     }
 }
 
-/// What an engine answered, before anything of it is parsed.
+/// Answers of an engine, not parsed yet.
 #[derive(Debug)]
 pub struct Answers {
     engine: String,

@@ -9,7 +9,7 @@ const MOST_SETS: u32 = 200_000;
 pub(super) struct Search<'a> {
     /// Pairs of each hop.
     hops: &'a [&'a [usize]],
-    /// How well each hop explains a pair.
+    /// Score of a hop as the explanation of a pair.
     worth: &'a dyn Fn(usize, usize) -> f64,
     /// Hops of each pair.
     of_pair: Vec<Vec<usize>>,
@@ -43,7 +43,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// How well a set explains these pairs: each counts at the hop that explains it best.
+    /// Score of a set of hops as the explanation of these pairs: each counts at the hop that explains it best.
     fn total(&self, hops: &[usize], pairs: &[usize]) -> f64 {
         let at_best = |pair: &usize| {
             let own = self.of_pair[*pair].iter().filter(|hop| hops.contains(hop));

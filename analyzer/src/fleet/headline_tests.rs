@@ -140,13 +140,13 @@ fn pair(metric: &str, job: &str, pairs: u64, is_bad: u8) -> Row {
     }))
 }
 
-fn said(question: Question, rows: Vec<Row>) -> String {
+fn headline_of(question: Question, rows: Vec<Row>) -> String {
     Answer::of(question, [vec![summary()], rows].concat(), 10, &Limits::default()).unwrap().headline
 }
 
 #[test]
 fn what_is_not_known_is_not_called_healthy() {
-    let loss = |rows| said(Question::Loss, rows);
+    let loss = |rows| headline_of(Question::Loss, rows);
     assert_eq!(
         loss(vec![pair("retransmitted", "j", 1, 0)]),
         "Losses are not known: 1 port pair without a tap at the receiver; no retransmissions stand out"
@@ -169,7 +169,7 @@ fn what_is_not_known_is_not_called_healthy() {
 
 #[test]
 fn few_pairs_have_nothing_to_compare_with() {
-    let slow = |rows| said(Question::Slow, rows);
+    let slow = |rows| headline_of(Question::Slow, rows);
     assert_eq!(
         slow(vec![pair("latency", "j", 2, 0), pair("CE", "j", 1, 0)]),
         "Nothing to compare with: a median takes 4 pairs of ports or devices of one job, and no job has more than 2"
@@ -190,7 +190,7 @@ fn few_pairs_have_nothing_to_compare_with() {
             .starts_with("Link to 10.0.0.2: CE 2.00 %, against a job median of 0 %, in")
     );
     assert_eq!(
-        said(Question::Loss, vec![pair("loss", "j", 4, 1)]),
+        headline_of(Question::Loss, vec![pair("loss", "j", 4, 1)]),
         "Link to 10.0.0.2: at least 1 packet lost (2.00 %), in the only pair of ports through it. Confidence: low"
     );
 }

@@ -57,7 +57,7 @@ impl Requests {
 
 /// A triggered dump that waits until its time after the trigger is over.
 #[derive(Debug)]
-struct Pending {
+struct PendingDump {
     reasons: Vec<Reason>,
     at_ns: u64,
     /// Time to cover before `at_ns`, in nanoseconds.
@@ -76,7 +76,7 @@ pub struct Recorder {
     triggers: Triggers,
     history: History,
     requests: Requests,
-    pending: Option<Pending>,
+    pending: Option<PendingDump>,
     /// The latest sample, while a dump is pending.
     latest: Option<Arc<Sample>>,
     writer: mpsc::SyncSender<Dump>,
@@ -141,16 +141,16 @@ impl Recorder {
         let before = self.ring.lost();
         let rows = self.collector.take(sample, &report, step.map(|step| step.elapsed_ns));
         self.ring.push(sample.time_ns, rows);
-        let notice = step.map(|step| said(step, before, self.ring.lost()));
+        let notice = step.map(|step| clock_step_cost(step, before, self.ring.lost()));
         self.history.push(sample, false);
         let mut reasons = self.triggers.take(&report.findings, sample.time_ns);
         let mut wanted_ns = if reasons.is_empty() { 0 } else { u64::MAX };
         for (cause, cause_ns) in self.requests.taken() {
             wanted_ns = wanted_ns.max(cause_ns);
-            reasons.push(Reason::asked(cause, sample.time_ns));
+            reasons.push(Reason::requested(cause, sample.time_ns));
         }
         if !reasons.is_empty() {
-            let empty = Pending { reasons: Vec::new(), at_ns: sample.time_ns, wanted_ns: 0 };
+            let empty = PendingDump { reasons: Vec::new(), at_ns: sample.time_ns, wanted_ns: 0 };
             let pending = self.pending.get_or_insert(empty);
             pending.reasons.append(&mut reasons);
             pending.wanted_ns = pending.wanted_ns.max(wanted_ns);
@@ -199,8 +199,8 @@ impl Recorder {
     }
 }
 
-/// What a clock step costs the recorder.
-fn said(step: Step, before: Lost, now: Lost) -> String {
+/// Sentence about the data that the recorder drops at a clock step.
+fn clock_step_cost(step: Step, before: Lost, now: Lost) -> String {
     let (rows, events) = (now.rows - before.rows, now.events - before.events);
     let cost = if rows + events == 0 {
         "the flight recorder keeps what it has".to_owned()

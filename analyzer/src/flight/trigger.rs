@@ -54,7 +54,7 @@ pub struct Reason {
 impl Reason {
     /// The reason for a request.
     #[must_use]
-    pub fn asked(cause: Cause, time_ns: u64) -> Self {
+    pub fn requested(cause: Cause, time_ns: u64) -> Self {
         let title = format!("Requested by {}", cause.words());
         Self { cause, time_ns, id: None, severity: None, title, evidence: Value::Null }
     }

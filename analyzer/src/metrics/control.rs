@@ -48,14 +48,14 @@ pub struct Collector {
     untracked: u64,
     neighbours: BTreeMap<u16, Vec<Neighbour>>,
     /// By slot: the flow's last packet, and the time that its priority had been paused by then.
-    flows: Vec<Last>,
+    flows: Vec<LatestPause>,
     /// The first pause frame of all.
     first_ns: u64,
     latest_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Last {
+struct LatestPause {
     /// Time of its latest packet.
     seen_at: u64,
     paused_ns: u64,
@@ -260,7 +260,7 @@ impl Collector {
         }
         let slot = slot as usize;
         if slot >= self.flows.len() {
-            self.flows.resize(slot + 1, Last::default());
+            self.flows.resize(slot + 1, LatestPause::default());
         }
         let Some(last) = self.flows.get_mut(slot) else { return };
         if last.seen_at == 0 && packets > 1 {
@@ -281,7 +281,7 @@ impl Collector {
     /// The flow of a slot was retired; the slot will be used again.
     pub fn retired(&mut self, slot: u32) {
         if let Some(last) = self.flows.get_mut(slot as usize) {
-            *last = Last::default();
+            *last = LatestPause::default();
         }
     }
 

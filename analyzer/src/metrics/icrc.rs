@@ -26,21 +26,21 @@ pub struct Checked {
     /// Packets whose ICRC was computed.
     pub checked: u64,
     /// Those in which it was wrong.
-    pub wrong: BoxedUnlessZero<Wrong>,
+    pub wrong: BoxedUnlessZero<IcrcErrors>,
     /// Packets of which it cannot be computed: cut, fragments, lengths that contradict each other.
     pub unchecked: u64,
 }
 
 /// Packets whose ICRC is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct IcrcErrors {
     /// Number of packets with a wrong ICRC.
     pub packets: u64,
     /// First and last of these, Unix nanoseconds; 0 for none.
     pub at_ns: (u64, u64),
 }
 
-impl Zero for Wrong {
+impl Zero for IcrcErrors {
     const ZERO: &'static Self = &Self { packets: 0, at_ns: (0, 0) };
 }
 
@@ -117,7 +117,7 @@ impl Collector {
         *counts = Checked::default();
     }
 
-    /// Results so far.
+    /// Checked and wrong ICRCs of all packets so far.
     #[must_use]
     pub fn metrics(&self) -> Icrc {
         Icrc {

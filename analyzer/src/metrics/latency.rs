@@ -23,13 +23,13 @@ use rocescope_common::wire::opcode::Op;
 use super::packet::Packet;
 use super::pairing::{NONE, Reverse};
 use crate::util::pack::pack;
-use early::{Early, Passed};
+use early::{Early, EarlyMessage};
 use histogram::Distribution;
 pub use histogram::{Bucket, Completions, Histogram, Summary, Times};
 pub use merged::{IntervalLatency, LatencyRange, MergedLatency};
 use ring::Ring;
+use tails::{LatencyTails, TailInterval};
 pub use tails::{P99_SAMPLES, P999_SAMPLES};
-use tails::{TailInterval, Tails};
 
 /// Flows of requests that are timed at a time. Each takes 250 bytes; 750 more with 64 outstanding requests, and 800 for
 /// each class of requests and each operation with more than a few samples; in runs of more than 10 s another 300, or
@@ -48,20 +48,20 @@ struct Slot {
     /// Begin of its open message: see [`begun`].
     begun_ns: u64,
     /// State of the early requests or answers.
-    early: Kept,
+    early: EarlyState,
 }
 
 /// State of the packets seen before the other direction of their flow was known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
-    /// Nothing has passed.
+enum EarlyState {
+    /// No packet was early.
     None,
     Some,
     /// Too many passed: none is timed.
     TooMuch,
 }
 
-const FREE: Slot = Slot { ring: NONE, unpaired: 0, untracked: 0, begun_ns: 0, early: Kept::None };
+const FREE: Slot = Slot { ring: NONE, unpaired: 0, untracked: 0, begun_ns: 0, early: EarlyState::None };
 
 /// Times requests packet by packet.
 #[derive(Debug, Default)]
@@ -73,7 +73,7 @@ pub struct Collector {
     /// Requests and answers of flows whose other direction is not known yet.
     early: Early,
     /// Times with long tails, and the latest request.
-    tails: Tails,
+    tails: LatencyTails,
     latest_ns: u64,
 }
 
@@ -98,11 +98,11 @@ impl Collector {
             let response = Response::of(packet.opcode, op, up_to);
             if reverse.slot == NONE {
                 if up_to != UNKNOWN && self.keeps(packet.slot) {
-                    self.keep(packet.slot, Passed::answer(response, packet.time_ns));
+                    self.keep(packet.slot, EarlyMessage::answer(response, packet.time_ns));
                 }
                 return;
             }
-            if self.slots.get(reverse.slot as usize).is_some_and(|slot| slot.early != Kept::None) {
+            if self.slots.get(reverse.slot as usize).is_some_and(|slot| slot.early != EarlyState::None) {
                 self.backwards(reverse.slot, packet.slot);
             }
             let ring = self.slots.get(reverse.slot as usize).map_or(NONE, |slot| slot.ring);
@@ -131,8 +131,8 @@ impl Collector {
             if let Some(ring) = self.rings.get_mut(slot.ring as usize) {
                 on_restart(ring.as_mut());
             }
-            if slot.early == Kept::Some {
-                slot.early = Kept::None;
+            if slot.early == EarlyState::Some {
+                slot.early = EarlyState::None;
                 self.early.forget(packet.slot);
             }
         }
@@ -149,12 +149,12 @@ impl Collector {
             Request { psn: packet.psn, class, message, duplicate_psn: packet.outcome.duplicate_psn };
         if !reverse.paired {
             slot.unpaired += 1;
-            if slot.early != Kept::TooMuch {
-                self.keep(packet.slot, Passed::request(request, packet.time_ns));
+            if slot.early != EarlyState::TooMuch {
+                self.keep(packet.slot, EarlyMessage::request(request, packet.time_ns));
             }
             return;
         }
-        if slot.early != Kept::None {
+        if slot.early != EarlyState::None {
             self.backwards(packet.slot, reverse.slot);
         }
         self.take_ring(at);
@@ -192,16 +192,16 @@ impl Collector {
     /// True if a flow may still keep packets.
     #[inline]
     fn keeps(&self, number: u32) -> bool {
-        self.slots.get(number as usize).is_none_or(|slot| slot.early != Kept::TooMuch)
+        self.slots.get(number as usize).is_none_or(|slot| slot.early != EarlyState::TooMuch)
     }
 
     /// Keeps a request or an answer of a flow that [may](Self::keeps), and whose other direction is not known.
     #[cold]
-    fn keep(&mut self, number: u32, passed: Passed) {
+    fn keep(&mut self, number: u32, passed: EarlyMessage) {
         let at = number as usize;
         self.make_room(at);
         if let Some(slot) = self.slots.get_mut(at) {
-            slot.early = if self.early.keep(number, passed) { Kept::Some } else { Kept::TooMuch };
+            slot.early = if self.early.keep(number, passed) { EarlyState::Some } else { EarlyState::TooMuch };
         }
     }
 
@@ -210,11 +210,13 @@ impl Collector {
     fn backwards(&mut self, requests: u32, answers: u32) {
         let at = requests as usize;
         self.take_ring(at);
-        let answered =
-            self.slots.get_mut(answers as usize).map(|slot| std::mem::replace(&mut slot.early, Kept::None));
+        let answered = self
+            .slots
+            .get_mut(answers as usize)
+            .map(|slot| std::mem::replace(&mut slot.early, EarlyState::None));
         let Some(slot) = self.slots.get_mut(at) else { return };
-        let asked = std::mem::replace(&mut slot.early, Kept::None);
-        if asked == Kept::TooMuch || answered == Some(Kept::TooMuch) {
+        let asked = std::mem::replace(&mut slot.early, EarlyState::None);
+        if asked == EarlyState::TooMuch || answered == Some(EarlyState::TooMuch) {
             self.early.forget(requests);
             self.early.forget(answers);
         } else if let Some(ring) = self.rings.get_mut(slot.ring as usize) {
@@ -261,7 +263,7 @@ impl Collector {
 pub struct Figure {
     /// Summary over all classes.
     pub all: Option<Summary>,
-    /// Which classes there are.
+    /// Classes that the figures are divided into.
     pub classes: Classes,
     /// All samples by bucket.
     pub histogram: Histogram,
@@ -284,7 +286,7 @@ pub struct Figure {
 /// Times by class, in little memory: of nearly every flow all are of one class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Classes {
-    /// No sample.
+    /// There is no sample to compute it from.
     #[default]
     None,
     /// All samples are of this class.
@@ -348,7 +350,7 @@ impl BySlot {
         self.0.get(at).map(|(_, figure)| figure)
     }
 
-    /// All of them.
+    /// The figures of all flows.
     pub fn figures(&self) -> impl Iterator<Item = &Figure> {
         self.0.iter().map(|(_, figure)| figure)
     }

@@ -1,4 +1,4 @@
-//! Which DSCP each kind of packet carries, link by link.
+//! DSCPs of each kind of packet, link by link.
 //!
 //! A flow knows the DSCP of its first packet and counts by kind; packets with another DSCP are in the
 //! overflow table, by DSCP and kind. The two together are exact, unless that table was full.

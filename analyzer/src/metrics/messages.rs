@@ -22,12 +22,12 @@ const WAITING: usize = 64;
 /// Half of the PSNs: what is farther away lies before.
 const HALF: u32 = 1 << 23;
 
-/// A message.
+/// An RDMA message with the times of its first and last packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Message {
     /// From its first packet to its answer; to its last packet where no answer was seen.
     pub length_ns: u64,
-    /// Its first packet.
+    /// Time of its first packet, Unix nanoseconds.
     pub start_ns: u64,
     /// From its first packet to its last.
     pub sending_ns: u64,
@@ -45,7 +45,7 @@ pub struct Message {
 
 /// A message that waits for the answer to its last packet.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct WaitingMessage {
     message: Message,
     last_psn: u32,
 }
@@ -55,7 +55,7 @@ struct Waiting {
 struct Flow {
     /// The message whose last packet has not come, and the next PSN.
     open: Option<(Message, u32)>,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingMessage>,
 }
 
 /// Messages of a run.
@@ -105,7 +105,8 @@ impl Collector {
             if let Some((mut message, _)) = cut {
                 message.sending_ns = packet.time_ns.saturating_sub(message.start_ns);
                 (message.length_ns, message.bytes) = (message.sending_ns, None);
-                flow.waiting.push_back(Waiting { message, last_psn: packet.psn.wrapping_sub(1) & MASK24 });
+                flow.waiting
+                    .push_back(WaitingMessage { message, last_psn: packet.psn.wrapping_sub(1) & MASK24 });
             }
             let asked = (op.has(Op::READ_REQUEST) && packet.dma_len != UNKNOWN).then_some(packet.dma_len);
             let message = Message {
@@ -144,7 +145,7 @@ impl Collector {
                 _ => 1,
             };
             let last_psn = packet.psn.wrapping_add(answers - 1) & MASK24;
-            flow.waiting.push_back(Waiting { message, last_psn });
+            flow.waiting.push_back(WaitingMessage { message, last_psn });
             (flow.waiting.len() > WAITING).then(|| flow.waiting.pop_front()).flatten().map(|one| one.message)
         } else {
             Some(message)

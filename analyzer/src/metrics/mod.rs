@@ -144,7 +144,7 @@ impl Collector {
     pub fn packet(&mut self, packet: &Packet, extras: Option<&PacketExtras>, contents: Option<Contents>) {
         let verdict = self.duplicates.packet(packet, extras);
         if let Verdict::Copy { marked } = verdict {
-            return self.copy(packet, marked);
+            return self.count_duplicate(packet, marked);
         }
         let reverse = self.pairing.packet(packet, extras);
         self.latency.packet(packet, reverse);
@@ -164,10 +164,10 @@ impl Collector {
         }
     }
 
-    /// A copy of a packet that the collectors have had. A CE mark that only the copy shows is reported to those that
-    /// count marks.
+    /// A duplicate of a packet that the collectors have had. A CE mark that only the duplicate shows is reported to
+    /// those that count marks.
     #[cold]
-    fn copy(&mut self, packet: &Packet, marked: bool) {
+    fn count_duplicate(&mut self, packet: &Packet, marked: bool) {
         if marked {
             self.ecn.marked(packet);
             self.loss.marked(packet);
@@ -243,7 +243,9 @@ fn metrics(
     (latency, ecn): (latency::BySlot, ecn::Metrics),
     (taps, traffic): (Vec<taps::TapPair>, traffic::Traffic),
 ) -> Metrics {
-    loss.mirrored(duplicates.flows.iter().map(|(slot, copies)| (*slot, copies.requests, copies.responses)));
+    loss.mirrored(
+        duplicates.flows.iter().map(|(slot, duplicates)| (*slot, duplicates.requests, duplicates.responses)),
+    );
     Metrics {
         steps: None,
         messages: None,

@@ -14,15 +14,15 @@ use super::loss::{
 };
 use super::marking::Marked;
 use super::pairing::{self, Confidence, PairingEvidence};
-use super::setups::{Between, Outcome, Row, SetupKind, Setups};
+use super::setups::{Outcome, Row, SetupEnds, SetupKind, Setups};
 use super::traffic::bins::{self, Bursts};
 use super::traffic::flowlets::{FlowletState, Flowlets, Record};
 use super::traffic::hosts::Degree;
 use super::traffic::{LinkTraffic, Traffic};
 use crate::util::pack::{Input, Layout, Malformed, Pack, pack};
 
-/// Those that a live run has. Capture files alone have copies, ICRCs, trimmed packets, several taps, a timeline of the
-/// whole run and control frames.
+/// Those that a live run has. Capture files alone have duplicates, ICRCs, trimmed packets, several taps, a timeline of
+/// the whole run and control frames.
 impl Pack for Metrics {
     fn layout(layout: &mut Layout) {
         layout.word("Metrics");
@@ -80,7 +80,7 @@ pack! {
     struct Marked { data_packets, data_bytes, ack_packets, cnp_packets }
     struct pairing::Pair { peer_qp, how, confidence, reverse }
     struct Setups { rows, untracked, ended }
-    struct Between { family, from, to, kind, service_id, outcome }
+    struct SetupEnds { family, from, to, kind, service_id, outcome }
     struct Row { setups, most_requests, first_ns, last_ns }
     struct Summary { count, p50, p99, p999, max }
     struct LatencyRange { p50_least, p50_most, p99_least, p99_most }

@@ -70,7 +70,7 @@ pub enum SetupKind {
 
 /// Requester, responder and service of set-ups, and their end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Between {
+pub struct SetupEnds {
     /// IP version of the addresses.
     pub family: u8,
     /// The host that asks.
@@ -111,7 +111,7 @@ impl Row {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setups {
     /// By hosts, service and outcome, in that order.
-    pub rows: Vec<(Between, Row)>,
+    pub rows: Vec<(SetupEnds, Row)>,
     /// Set-ups that found no room.
     pub untracked: u64,
     /// By the direction to a queue pair: when its sender asked last for the end of the connection (DREQ), Unix
@@ -137,7 +137,7 @@ pub struct Collector {
     open: Map<Id, Attempt>,
     order: VecDeque<Id>,
     /// Results of those that are followed no more.
-    done: Map<Between, Row>,
+    done: Map<SetupEnds, Row>,
     untracked: u64,
     ended: Map<PeerKey, u64>,
 }
@@ -149,10 +149,10 @@ impl Collector {
         let answers = |kind, id| (family, dst, src, kind, id);
         match *message {
             Message::Req(Req { local_id, service_id, .. }) => {
-                self.asked(asks(SetupKind::Connection, local_id), service_id, now_ns);
+                self.requested(asks(SetupKind::Connection, local_id), service_id, now_ns);
             }
             Message::SidrReq { request_id, service_id } => {
-                self.asked(asks(SetupKind::Resolution, request_id), service_id, now_ns);
+                self.requested(asks(SetupKind::Resolution, request_id), service_id, now_ns);
             }
             Message::SidrRep { request_id, status, .. } => {
                 let outcome = if status == 0 { Outcome::Accepted } else { Outcome::Unresolved { status } };
@@ -186,7 +186,7 @@ impl Collector {
         }
     }
 
-    fn asked(&mut self, id: Id, service_id: u64, now_ns: u64) {
+    fn requested(&mut self, id: Id, service_id: u64, now_ns: u64) {
         if let Some(attempt) = self.open.get_mut(&id) {
             let since_ns = now_ns.saturating_sub(attempt.last_ns);
             if attempt.outcome.is_open() {
@@ -251,7 +251,7 @@ impl Collector {
     }
 
     fn close(&mut self, id: Id, attempt: &Attempt) {
-        let between = Between::of(id, attempt);
+        let between = SetupEnds::of(id, attempt);
         if self.done.len() >= MOST_ROWS && !self.done.contains_key(&between) {
             self.untracked += 1;
             return;
@@ -266,20 +266,20 @@ impl Collector {
         let mut untracked = self.untracked;
         for id in &self.order {
             let Some(attempt) = self.open.get(id) else { continue };
-            let between = Between::of(*id, attempt);
+            let between = SetupEnds::of(*id, attempt);
             if rows.len() >= MOST_ROWS && !rows.contains_key(&between) {
                 untracked += 1;
                 continue;
             }
             rows.entry(between).or_default().add(attempt);
         }
-        let mut rows: Vec<(Between, Row)> = rows.into_iter().collect();
+        let mut rows: Vec<(SetupEnds, Row)> = rows.into_iter().collect();
         rows.sort_unstable_by_key(|(between, _)| *between);
         Setups { rows, untracked, ended: self.ended.clone() }
     }
 }
 
-impl Between {
+impl SetupEnds {
     fn of((family, from, to, kind, _): Id, attempt: &Attempt) -> Self {
         Self { family, from, to, kind, service_id: attempt.service_id, outcome: attempt.outcome }
     }

@@ -41,7 +41,7 @@ pub struct BySlot {
 /// Collector of the spreading.
 #[derive(Debug, Default)]
 pub struct Collector {
-    flows: Vec<Open>,
+    flows: Vec<OpenMessage>,
     /// The latest packet that was certainly trimmed, if its DSCP is not that of its flow.
     mark: Option<Mark>,
     trims: Map<u32, Trims>,
@@ -50,7 +50,7 @@ pub struct Collector {
 
 /// A flow and its latest message.
 #[derive(Clone, Copy, Debug, Default)]
-struct Open {
+struct OpenMessage {
     /// First PSN and DMA length of the latest WRITE.
     first: u32,
     length: u32,
@@ -60,7 +60,7 @@ struct Open {
     dscp: u8,
 }
 
-/// How a switch marks packets that it trims.
+/// DSCP by which a switch marks packets that it trims.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     dscp: u8,
@@ -75,7 +75,7 @@ struct Trims {
     psn: u32,
 }
 
-impl Open {
+impl OpenMessage {
     /// A WRITE begins; a retransmission of one does not replace a later one.
     fn begin(&mut self, packet: &Packet) {
         let ahead = packet.psn.wrapping_sub(self.first) & MASK24;
@@ -120,7 +120,7 @@ impl Collector {
         }
         let at = packet.slot as usize;
         if self.flows.len() <= at {
-            self.flows.resize(at + 1, Open::default());
+            self.flows.resize(at + 1, OpenMessage::default());
         }
         let Some(flow) = self.flows.get_mut(at) else { return false };
         let op = Op::of(packet.opcode);
@@ -197,7 +197,7 @@ impl Collector {
     /// The flow of a slot was retired.
     pub fn retired(&mut self, slot: u32) {
         if let Some(flow) = self.flows.get_mut(slot as usize) {
-            *flow = Open::default();
+            *flow = OpenMessage::default();
         }
         self.trims.remove(&slot);
         self.outer.remove(&slot);

@@ -1,7 +1,7 @@
 //! The counters that views show: sums over flows, and differences over time.
 
 use crate::analysis::Trouble;
-use crate::metrics::duplicates::Copies;
+use crate::metrics::duplicates::DuplicateCounts;
 use crate::metrics::loss::{Loss, Metrics};
 use crate::sample::{Retired, Stats};
 
@@ -105,20 +105,20 @@ impl Counts {
         }
     }
 
-    /// The same without `copies`, packets that the capture shows twice.
+    /// The same without `duplicates`, packets that the capture shows twice.
     #[must_use]
-    pub fn once(&self, copies: &Copies) -> Self {
-        let [sequence_naks, others @ ..] = copies.naks;
+    pub fn without(&self, duplicates: &DuplicateCounts) -> Self {
+        let [sequence_naks, others @ ..] = duplicates.naks;
         let part = Self {
-            packets: copies.packets,
-            bytes: copies.bytes,
-            ecn_data: copies.ecn_data,
-            cnp: copies.cnp_packets,
-            acks: copies.acks,
-            rnr: copies.rnr_naks,
+            packets: duplicates.packets,
+            bytes: duplicates.bytes,
+            ecn_data: duplicates.ecn_data,
+            cnp: duplicates.cnp_packets,
+            acks: duplicates.acks,
+            rnr: duplicates.rnr_naks,
             sequence_naks,
             other_naks: others.iter().sum(),
-            repeats: copies.requests + copies.responses,
+            repeats: duplicates.requests + duplicates.responses,
             ..Self::default()
         };
         // If retransmissions are known, they do not include duplicates.

@@ -48,7 +48,7 @@ impl DedupSnapshot {
 ///
 /// Taps see a packet one after the other, so at each snapshot a different tap may be ahead: the growth of a group of
 /// flows is computed for the group, never from the flow that is ahead at the moment.
-pub(super) struct Sum<'a> {
+pub(super) struct DedupSum<'a> {
     overlap: &'a Overlap,
     /// Groups of flows that count the same packets, by the flow that represents the group.
     groups: Map<usize, Group>,
@@ -77,7 +77,7 @@ pub(super) struct AllLinks<'a> {
     pub retired: bool,
 }
 
-impl<'a> Sum<'a> {
+impl<'a> DedupSum<'a> {
     pub(super) fn new(overlap: &'a Overlap) -> Self {
         Self { overlap, groups: Map::default(), all: Group::default(), more: 0 }
     }

@@ -75,7 +75,7 @@ pub struct Names {
 
 /// A snapshot, with results that were computed later.
 #[derive(Clone, Debug)]
-struct Kept {
+struct KeptSnapshot {
     snapshot: Arc<Snapshot>,
     /// Entropy over 5-tuples in the last seconds, once computed.
     entropy: Option<Entropy>,
@@ -83,7 +83,7 @@ struct Kept {
     conclusions: Option<Arc<Conclusions>>,
 }
 
-impl Kept {
+impl KeptSnapshot {
     const fn new(snapshot: Arc<Snapshot>) -> Self {
         Self { snapshot, entropy: None, conclusions: None }
     }
@@ -96,7 +96,7 @@ impl Kept {
 /// The snapshots, oldest first. A clone shares them.
 #[derive(Clone, Debug)]
 pub struct History {
-    snapshots: VecDeque<Kept>,
+    snapshots: VecDeque<KeptSnapshot>,
     /// Snapshot subtracted from totals: the one at which the user reset the counters.
     reset: Option<Arc<Snapshot>>,
     names: Option<Arc<Names>>,
@@ -107,7 +107,7 @@ pub struct History {
 #[derive(Clone, Debug)]
 pub struct PreparedSnapshot {
     snapshot: Arc<Snapshot>,
-    /// The preceding snapshot.
+    /// The snapshot before the first one kept.
     previous: Option<Arc<Snapshot>>,
     names: Arc<Names>,
     /// Packets that the sample counts on more than one link.
@@ -184,10 +184,10 @@ impl History {
             && let Some(start) = start(sample)
         {
             let snapshot = Arc::new(Snapshot::zero(sample, start));
-            self.snapshots.push_back(Kept::new(snapshot));
+            self.snapshots.push_back(KeptSnapshot::new(snapshot));
         }
         self.names = Some(next.names);
-        self.snapshots.push_back(Kept::new(next.snapshot));
+        self.snapshots.push_back(KeptSnapshot::new(next.snapshot));
         self.thin();
     }
 
@@ -273,7 +273,7 @@ impl History {
     }
 
     /// The snapshot with exactly this time, if kept.
-    fn kept_of(&mut self, time_ns: u64) -> Option<&mut Kept> {
+    fn kept_of(&mut self, time_ns: u64) -> Option<&mut KeptSnapshot> {
         let at = self.at_time(time_ns)?;
         self.snapshots.get_mut(at).filter(|kept| kept.snapshot.time_ns == time_ns)
     }
@@ -336,13 +336,13 @@ impl History {
     /// Memory in use, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.snapshots.iter().map(Kept::bytes).sum()
+        self.snapshots.iter().map(KeptSnapshot::bytes).sum()
     }
 
     fn thin(&mut self) {
         let Some(newest) = self.snapshots.back().map(|kept| &kept.snapshot) else { return };
         let (now, flows) = (newest.time_ns, newest.flows.len());
-        let old = |kept: &Kept| now - kept.snapshot.time_ns > KEPT_NS;
+        let old = |kept: &KeptSnapshot| now - kept.snapshot.time_ns > KEPT_NS;
         while self.snapshots.len() > 2 && self.snapshots.front().is_some_and(old) {
             discard(self.snapshots.pop_front());
         }
@@ -356,7 +356,7 @@ impl History {
                 discard(std::mem::replace(snapshot, Arc::new(trimmed)));
             }
         };
-        for Kept { snapshot, .. } in self.snapshots.iter_mut().rev().skip(1) {
+        for KeptSnapshot { snapshot, .. } in self.snapshots.iter_mut().rev().skip(1) {
             let age = now - snapshot.time_ns;
             let kept = COMPLETE.iter().find(|(within, _)| age <= *within);
             let Some((within, spacing)) = kept else {
@@ -378,7 +378,7 @@ impl History {
             let (before, older) = (self.snapshots.len(), self.snapshots.len() * 7 / 8);
             let mut place = 0;
             // The start of a time range needs all flows, as long as there is room.
-            self.snapshots.retain(|Kept { snapshot, .. }| {
+            self.snapshots.retain(|KeptSnapshot { snapshot, .. }| {
                 place += 1;
                 let stays =
                     place > older || place % 2 == 1 || snapshot.complete && snapshot.flows.len() > BUSIEST;

@@ -75,7 +75,7 @@ enum BasePlace {
     At(u32),
     /// The flow did not exist yet.
     New,
-    /// Not kept.
+    /// The history does not have it any more.
     Unknown,
 }
 

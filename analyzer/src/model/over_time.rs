@@ -34,7 +34,7 @@ pub enum Series {
 
 /// Counts of a time span.
 #[derive(Clone, Debug)]
-struct Span {
+struct CountedTime {
     from_ns: u64,
     to_ns: u64,
     bytes: f64,
@@ -63,7 +63,7 @@ struct Paused {
 /// Traffic and signals over time.
 #[derive(Clone, Debug, Default)]
 pub struct OverTime {
-    spans: Vec<Span>,
+    spans: Vec<CountedTime>,
     gauges: Vec<Gauge>,
     pauses: Vec<Paused>,
     /// Name and direction of the links with a series of their own.
@@ -240,7 +240,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    fn add(&mut self, span: &Span, share: f64, ns: f64) {
+    fn add(&mut self, span: &CountedTime, share: f64, ns: f64) {
         self.ns += ns;
         self.capable += share * span.capable;
         for (sum, one) in self.signals.iter_mut().zip(span.signals) {
@@ -289,7 +289,7 @@ impl Gauge {
     }
 }
 
-impl Span {
+impl CountedTime {
     /// Overlap with a time span, as a share and in nanoseconds.
     fn within(&self, from_ns: u64, to_ns: u64) -> (f64, f64) {
         let ns = self.to_ns.min(to_ns).saturating_sub(self.from_ns.max(from_ns)) as f64;
@@ -338,7 +338,7 @@ fn capable(counts: &Counts) -> f64 {
 }
 
 /// Growth between successive snapshots.
-fn of_snapshots(history: &History) -> Vec<Span> {
+fn of_snapshots(history: &History) -> Vec<CountedTime> {
     let pairs = history.iter().zip(history.iter().skip(1));
     let span = |(a, b): (&super::Snapshot, &super::Snapshot)| {
         let counts = b.dedup.since(&a.dedup);
@@ -346,7 +346,7 @@ fn of_snapshots(history: &History) -> Vec<Span> {
             let before = a.links.get(at).map_or(0, |link| link.grown.bytes);
             link.grown.bytes.saturating_sub(before) as f64
         });
-        (b.time_ns > a.time_ns).then(|| Span {
+        (b.time_ns > a.time_ns).then(|| CountedTime {
             from_ns: a.time_ns,
             to_ns: b.time_ns,
             bytes: counts.bytes as f64,
@@ -360,7 +360,12 @@ fn of_snapshots(history: &History) -> Vec<Span> {
 
 /// The points of all links, scaled so that their sums equal those of the counters, since several taps see the same
 /// packet.
-fn of_packets(links: &[LinkPoints], history: &History, sample: &Sample, overlap: &Overlap) -> Vec<Span> {
+fn of_packets(
+    links: &[LinkPoints],
+    history: &History,
+    sample: &Sample,
+    overlap: &Overlap,
+) -> Vec<CountedTime> {
     let spoken = spoken_for(sample, overlap, links.len());
     let used = || links.iter().filter(|link| !link.points.is_empty());
     let length_ns = used().map(LinkPoints::length_ns).max().unwrap_or(1);
@@ -369,8 +374,8 @@ fn of_packets(links: &[LinkPoints], history: &History, sample: &Sample, overlap:
     let Some(first) = used().map(|link| link.first).min() else { return Vec::new() };
     let end = used().map(|link| link.first + link.points.len() as u64).max().unwrap_or(first);
     let (begin_ns, last_ns) = sample.window.unwrap_or((0, u64::MAX - 1));
-    let mut spans: Vec<Span> = (first..end)
-        .map(|number| Span {
+    let mut spans: Vec<CountedTime> = (first..end)
+        .map(|number| CountedTime {
             from_ns: number.saturating_mul(length_ns),
             to_ns: (number + 1).saturating_mul(length_ns),
             bytes: 0.0,
@@ -457,7 +462,7 @@ fn spoken_for(sample: &Sample, overlap: &Overlap, links: usize) -> Vec<[f64; FIG
     shares.into_iter().map(|figures| figures.map(share)).collect()
 }
 
-fn scale(spans: &mut [Span], counted: &Counts) {
+fn scale(spans: &mut [CountedTime], counted: &Counts) {
     let by = |sum: f64, counted: f64| if sum > 0.0 { counted / sum } else { 1.0 };
     let bytes = by(spans.iter().map(|span| span.bytes).sum(), counted.bytes as f64);
     let enabled = by(spans.iter().map(|span| span.capable).sum(), capable(counted));

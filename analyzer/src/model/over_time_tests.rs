@@ -11,7 +11,7 @@ fn series(from_packets: bool) -> OverTime {
         if i == 50 {
             (signals[SignalKind::Lost as usize], signals[SignalKind::Ce as usize]) = (5.0, 5.0);
         }
-        Span {
+        CountedTime {
             from_ns: i * 10 * ms,
             to_ns: (i + 1) * 10 * ms,
             bytes: 1_000.0,
@@ -20,7 +20,7 @@ fn series(from_packets: bool) -> OverTime {
             links: vec![400.0, 600.0],
         }
     };
-    let spans: Vec<Span> = (0..100).map(span).collect();
+    let spans: Vec<CountedTime> = (0..100).map(span).collect();
     OverTime { spans, links: Vec::new(), least_ns: 10 * ms, from_packets, ..OverTime::default() }
 }
 
@@ -165,7 +165,7 @@ fn latency_and_pauses_are_those_between_snapshots() {
 /// A capture has no readings of ports: its pause frames say when a priority was paused.
 #[test]
 fn pauses_of_a_capture_are_those_of_its_frames() {
-    let span = |from_ns, to_ns| Span {
+    let span = |from_ns, to_ns| CountedTime {
         from_ns,
         to_ns,
         bytes: 0.0,

@@ -4,7 +4,7 @@ use rocescope_common::abi::Counter;
 use rocescope_common::account::latency::BUCKETS;
 use rocescope_common::wire::SkipReason;
 
-use super::dedup::{AllLinks, DedupSnapshot, Sum};
+use super::dedup::{AllLinks, DedupSnapshot, DedupSum};
 use super::{Counts, Identity, Lost, lost, skipped};
 use crate::analysis::{Overlap, upstream};
 use crate::metrics::latency::{Bucket, Histogram};
@@ -19,7 +19,7 @@ pub const BUSIEST: usize = 1_000;
 pub struct FlowSnapshot {
     /// Identity of the flow.
     pub id: Identity,
-    /// Its counts.
+    /// Counts of the flow, without duplicates.
     pub counts: Counts,
     /// Latencies of its requests; `None` if not measured or not kept.
     pub histogram: Option<Histogram>,
@@ -40,7 +40,7 @@ pub struct LinkSnapshot {
     pub skipped: Counter,
 }
 
-/// A snapshot.
+/// Counts of all links and flows at the time of a sample.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Time, Unix nanoseconds.
@@ -164,14 +164,14 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
     let mut earlier = previous.map(|p| EarlierFlows::new(&p.flows, p.complete));
     let mut weights: Vec<(u64, u32)> = Vec::with_capacity(sample.flows.len());
     let timed = sample.metrics.latency.as_ref();
-    let (mut histogram_bytes, mut dedup) = (0, Sum::new(overlap));
+    let (mut histogram_bytes, mut dedup) = (0, DedupSum::new(overlap));
     let (mut before, mut known) = (vec![Counts::default(); links.len()], 0);
     let duplicates = sample.metrics.duplicates.as_ref();
     let between = upstream::lost(sample);
     for (at, flow) in (0u32..).zip(&sample.flows) {
         let whole = judged(sample, flow, &between);
-        let copies = duplicates.and_then(|found| found.flows.get(&flow.slot));
-        let counts = copies.map_or(whole, |copies| whole.once(copies));
+        let of_flow = duplicates.and_then(|found| found.flows.get(&flow.slot));
+        let counts = of_flow.map_or(whole, |duplicates| whole.without(duplicates));
         let id = Identity { key: flow.key, slot: flow.slot };
         let then = earlier.as_mut().map(|e| e.find(&id));
         let earlier = counted_before(&counts, then);
@@ -193,10 +193,10 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
         flows.push(FlowSnapshot { id, counts, histogram, latency });
     }
     for (link, on) in links.iter_mut().zip(duplicates.into_iter().flat_map(|found| &found.links)) {
-        link.total = link.total.once(&on.copies);
+        link.total = link.total.without(&on.duplicates);
     }
     let total = total(&mut links, &before, previous);
-    let dedup = once(dedup, &total, known, previous);
+    let dedup = deduplicated(dedup, &total, known, previous);
     Snapshot {
         time_ns: sample.time_ns,
         start_ns: sample.window.map(|(first, _)| first),
@@ -216,7 +216,12 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
 }
 
 /// Counts of all links with each packet counted once; `known` flows of the previous snapshot still exist.
-fn once(sum: Sum<'_>, total: &LinkSnapshot, known: usize, previous: Option<&Snapshot>) -> DedupSnapshot {
+fn deduplicated(
+    sum: DedupSum<'_>,
+    total: &LinkSnapshot,
+    known: usize,
+    previous: Option<&Snapshot>,
+) -> DedupSnapshot {
     let links = AllLinks {
         total: &total.total,
         grown: (&total.grown, &previous.map(|previous| previous.total.grown).unwrap_or_default()),

@@ -98,7 +98,7 @@ pub fn add_columns(table: &Table) -> String {
     format!("ALTER TABLE {} {}", table.name, columns.join(", "))
 }
 
-/// The sending thread.
+/// Thread that sends the files of the queue to ClickHouse.
 #[derive(Debug)]
 pub struct Sender {
     shared: Arc<Shared>,
@@ -249,7 +249,7 @@ struct Refusal {
     cause: Cause,
     /// Time of the next attempt.
     again: Instant,
-    /// Pause before it.
+    /// Pause before the next attempt.
     pause: Duration,
 }
 
@@ -464,7 +464,7 @@ fn table_of(file: &Path) -> String {
 /// Reason for a refusal.
 #[derive(Debug)]
 struct Cause {
-    /// For the user.
+    /// Reason in words for the user.
     reason: String,
     /// HTTP status; 0 if the reason is not the server's.
     status: u16,

@@ -114,8 +114,8 @@ pub(super) fn encode_groups<R: Row>(rows: &[R], group: usize) -> Result<Vec<u8>>
         let mut group = writer.next_row_group()?;
         for columns in columns.chunks((CELLS / rows.len()).max(1)) {
             let mut gathered: Vec<_> =
-                columns.iter().map(|(_, column)| Gathered::new(column.kind, rows.len())).collect();
-            gather(&rows, columns, &mut gathered, Gathered::push);
+                columns.iter().map(|(_, column)| ColumnValues::new(column.kind, rows.len())).collect();
+            gather(&rows, columns, &mut gathered, ColumnValues::push);
             for ((_, column), gathered) in columns.iter().zip(gathered) {
                 gathered.write(&mut group, column)?;
             }
@@ -161,7 +161,7 @@ fn in_order<R: Row>(rows: &[R]) -> Vec<&R> {
 }
 
 /// The values of a column, as they are encoded.
-struct Gathered {
+struct ColumnValues {
     values: Values,
     /// 1 for a value, 0 for null.
     levels: Vec<i16>,
@@ -173,7 +173,7 @@ enum Values {
     Text(Vec<Shared>),
 }
 
-impl Gathered {
+impl ColumnValues {
     fn new(kind: CellKind, rows: usize) -> Self {
         let values = match kind {
             CellKind::Time | CellKind::Int => Values::Int(Vec::with_capacity(rows)),
@@ -244,7 +244,7 @@ pub fn join<W: Write + Send>(table: &Table, files: impl IntoIterator<Item = Byte
                 joined.append_column(&file, close)?;
             }
             for column in added {
-                Gathered::nulls(column.kind, rows).write(&mut joined, column)?;
+                ColumnValues::nulls(column.kind, rows).write(&mut joined, column)?;
             }
             joined.close()?;
         }
@@ -433,7 +433,7 @@ fn damaged() -> ParquetError {
     ParquetError::General("the file is damaged".to_owned())
 }
 
-/// What is wrong with a file: its metadata, or the headers of its pages. Values are not read. `None` if nothing is,
+/// Fault of a file in its metadata or the headers of its pages. Values are not read. `None` if nothing is,
 /// or if the file cannot be read at all.
 pub fn fault<C: ChunkReader + 'static>(file: C) -> Option<String> {
     let check = || {

@@ -24,7 +24,7 @@ pub struct Settings {
     pub origin: Origin,
     /// Limits at which files are sealed.
     pub rotate: Rotate,
-    /// Retention.
+    /// Maximum age and size of the files that are kept.
     pub keep: Keep,
     /// Rails by link, as the user names them.
     pub rails: Vec<(String, String)>,
@@ -45,7 +45,7 @@ pub struct Recorded {
     pub losses: Losses,
 }
 
-/// Records samples.
+/// Writes the samples of a run to the files of a recording.
 #[derive(Debug)]
 pub struct Recorder {
     collector: Collector,

@@ -1,4 +1,4 @@
-//! What a folder has already of a host's captures: recording one again would count its packets twice.
+//! Time ranges of a host's captures that a folder has already: recording one again would count its packets twice.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::util::units::time_utc;
 
 /// A link of a capture and the time of its rows in a file, Unix nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Span {
+struct RecordedTime {
     link: Shared,
     from_ns: u64,
     to_ns: u64,
@@ -25,7 +25,7 @@ struct Span {
 pub struct Spans {
     /// Files that were not read yet, those that begin last first.
     unread: Vec<Part>,
-    recorded: Vec<Span>,
+    recorded: Vec<RecordedTime>,
     /// Time of the latest sample.
     last_ns: Option<u64>,
     /// Packets of links at that time.
@@ -57,7 +57,7 @@ impl Spans {
 
     /// In words what a sample would count again: packets of a link in a time whose rows the folder has. `None`:
     /// nothing. Captures that follow one another may overlap a little.
-    pub fn again(&mut self, time_ns: u64, report: &Report) -> Option<String> {
+    pub fn already_recorded(&mut self, time_ns: u64, report: &Report) -> Option<String> {
         if self.recorded.is_empty() && self.unread.is_empty() {
             return None;
         }
@@ -70,11 +70,11 @@ impl Spans {
             if link.packets <= before || link.direction.is_some() {
                 continue;
             }
-            let covers = |span: &&Span| {
+            let covers = |span: &&RecordedTime| {
                 let shared = span.to_ns.min(time_ns).saturating_sub(span.from_ns.max(from_ns));
                 span.link.as_str() == link.name.as_str() && shared * 2 >= time_ns - from_ns
             };
-            if let Some(Span { link, from_ns, to_ns }) = self.recorded.iter().find(covers) {
+            if let Some(RecordedTime { link, from_ns, to_ns }) = self.recorded.iter().find(covers) {
                 return Some(format!(
                     "{} from {} to {}",
                     link.as_str(),
@@ -88,8 +88,8 @@ impl Spans {
 }
 
 /// A span for each link of captures in a file.
-fn of_file(path: &Path) -> Vec<Span> {
-    let mut spans: Vec<Span> = Vec::new();
+fn of_file(path: &Path) -> Vec<RecordedTime> {
+    let mut spans: Vec<RecordedTime> = Vec::new();
     let Some(mut groups) = File::open(path).ok().and_then(|file| Groups::new(file).ok()) else {
         return spans;
     };
@@ -101,7 +101,7 @@ fn of_file(path: &Path) -> Vec<Span> {
                 Some(span) => {
                     (span.from_ns, span.to_ns) = (span.from_ns.min(from_ns), span.to_ns.max(to_ns));
                 }
-                None => spans.push(Span { link: row.link, from_ns, to_ns }),
+                None => spans.push(RecordedTime { link: row.link, from_ns, to_ns }),
             }
         }
     }
@@ -127,7 +127,8 @@ mod tests {
     }
 
     fn recorded(from: u64, to: u64) -> Spans {
-        let span = Span { link: "tap".into(), from_ns: START + from * SECOND, to_ns: START + to * SECOND };
+        let span =
+            RecordedTime { link: "tap".into(), from_ns: START + from * SECOND, to_ns: START + to * SECOND };
         Spans { recorded: vec![span], ..Spans::default() }
     }
 
@@ -135,7 +136,7 @@ mod tests {
     fn the_same_link_at_the_same_time_is_there_already() {
         let again = |spans: &mut Spans, name: &str, seconds: u64| {
             let (time_ns, report) = report(name, seconds);
-            spans.again(time_ns, &report)
+            spans.already_recorded(time_ns, &report)
         };
         let said = again(&mut recorded(10, 20), "tap", 15).unwrap();
         assert!(said.starts_with("tap from ") && said.ends_with(" UTC"), "{said}");
@@ -163,7 +164,7 @@ mod tests {
         let unread = |spans: &Spans| spans.unread.iter().map(|part| part.first_ns).collect::<Vec<_>>();
         for (seconds, left) in [(1, 4), (2 * HOUR, 3), (5 * HOUR, 1), (6 * HOUR, 1), (10 * HOUR, 0)] {
             let (time_ns, report) = report("tap", seconds);
-            assert_eq!(spans.again(time_ns, &report), None);
+            assert_eq!(spans.already_recorded(time_ns, &report), None);
             assert_eq!(unread(&spans).len(), left, "{seconds}");
         }
         // Of an hour long before the capture nothing is read, of its own all is.
@@ -176,7 +177,7 @@ mod tests {
         let again = |first_ns| {
             let mut spans = Spans { unread: vec![of(first_ns)], ..Spans::default() };
             let (time_ns, report) = report("eth0", 15);
-            spans.again(time_ns, &report).is_some()
+            spans.already_recorded(time_ns, &report).is_some()
         };
         assert!(again(START) && !again(START - 3 * HOUR_NS));
     }

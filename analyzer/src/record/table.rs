@@ -2,7 +2,7 @@
 
 use super::cell::{Cell, CellKind, Time};
 
-/// A column.
+/// Name, type and meaning of a column.
 #[derive(Debug)]
 pub struct Column {
     /// Its name.
@@ -19,7 +19,7 @@ pub struct Column {
     pub help: &'static str,
 }
 
-/// A table.
+/// Name and columns of a table.
 #[derive(Debug)]
 pub struct Table {
     /// Name, which is also that of its folder.

@@ -9,7 +9,7 @@ use serde_json::Serializer;
 use serde_json::ser::{CompactFormatter, Formatter};
 
 use crate::analysis::{Facts, Flow, Source, Totals, Window};
-use crate::report::{Judged, Options, Report, SCHEMA};
+use crate::report::{Evaluation, Options, Report, SCHEMA};
 use crate::sample::Sample;
 use crate::util::background;
 
@@ -48,7 +48,7 @@ pub fn write_last(mut sample: Sample, options: &Options, out: &mut impl Write) -
 /// Writes the report of these facts, and judges them meanwhile.
 fn write_while(
     mut facts: Facts,
-    judge: impl Fn(&Facts) -> Judged + Sync,
+    judge: impl Fn(&Facts) -> Evaluation + Sync,
     out: &mut impl Write,
 ) -> io::Result<()> {
     /// The begin of a report.
@@ -68,7 +68,7 @@ fn write_while(
     Escaping::new(&mut *out).write_all(head.strip_suffix(b"\n}").unwrap_or(&head))?;
     out.write_all(b",")?;
     out.write_all(&NONE[..NONE.len() - 1])?;
-    let Judged { verdict, findings, not_evaluated } = thread::scope(|scope| {
+    let Evaluation { verdict, findings, not_evaluated } = thread::scope(|scope| {
         let judging = thread::Builder::new().name("findings".into()).spawn_scoped(scope, || judge(&facts));
         by_two(&facts.flows, out)?;
         // Without the thread this one judges.
@@ -312,11 +312,11 @@ mod tests {
     }
 
     /// The findings that a report has.
-    fn judged(report: &Report) -> impl Fn(&Facts) -> Judged + Sync {
+    fn judged(report: &Report) -> impl Fn(&Facts) -> Evaluation + Sync {
         |facts| {
             assert_eq!(facts.flows.len(), report.facts.flows.len());
             let Report { verdict, findings, not_evaluated, .. } = report.clone();
-            Judged { verdict, findings, not_evaluated }
+            Evaluation { verdict, findings, not_evaluated }
         }
     }
 

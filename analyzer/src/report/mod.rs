@@ -55,8 +55,8 @@ pub struct Report {
     pub not_evaluated: Vec<NotEvaluated>,
 }
 
-/// What follows from facts.
-struct Judged {
+/// Verdict and findings that follow from facts.
+struct Evaluation {
     verdict: ReportVerdict,
     findings: Vec<Finding>,
     not_evaluated: Vec<NotEvaluated>,
@@ -80,13 +80,13 @@ impl Report {
 
     /// The report of these facts and what follows from them. Findings have flows from facts alone.
     fn with(sample: &Sample, facts: Facts, options: &Options) -> Self {
-        let Judged { verdict, findings, not_evaluated } = Self::judge(sample, &facts, options);
+        let Evaluation { verdict, findings, not_evaluated } = Self::judge(sample, &facts, options);
         Self { schema: SCHEMA, facts, verdict, findings, not_evaluated }
     }
 
-    fn judge(sample: &Sample, facts: &Facts, options: &Options) -> Judged {
+    fn judge(sample: &Sample, facts: &Facts, options: &Options) -> Evaluation {
         let (findings, not_evaluated) = Self::find(sample, facts, options);
-        Judged { verdict: ReportVerdict::of(facts, &findings), findings, not_evaluated }
+        Evaluation { verdict: ReportVerdict::of(facts, &findings), findings, not_evaluated }
     }
 
     /// The findings from facts, and the checks that were not evaluated.

@@ -10,18 +10,18 @@ use crate::util::lock::Locked;
 /// Flows, in the order in which they appeared.
 ///
 /// A list of 65,536 takes 22 MB. Fresh memory of that size costs the kernel as long to clear as it
-/// takes to fill, so a list made of [`Spare`] gives its memory back there when it is dropped.
+/// takes to fill, so a list made of [`SpareList`] gives its memory back there when it is dropped.
 #[derive(Debug, Default)]
 pub struct Flows {
     list: Vec<FlowSample>,
-    spare: Option<Spare>,
+    spare: Option<SpareList>,
 }
 
 /// The memory of one list that is not in use, for the next.
 #[derive(Clone, Debug, Default)]
-pub struct Spare(Arc<Mutex<Vec<FlowSample>>>);
+pub struct SpareList(Arc<Mutex<Vec<FlowSample>>>);
 
-impl Spare {
+impl SpareList {
     /// An empty list, in memory that was used before when there is some: as much as `flows` flows need,
     /// and not so much more that it would be kept for nothing.
     #[must_use]
@@ -43,7 +43,7 @@ impl Flows {
 
 impl Drop for Flows {
     fn drop(&mut self) {
-        let Some(Spare(kept)) = &self.spare else { return };
+        let Some(SpareList(kept)) = &self.spare else { return };
         self.list.clear();
         let mut kept = kept.locked();
         if kept.capacity() < self.list.capacity() {
@@ -117,7 +117,7 @@ mod tests {
     use crate::sample::Stats;
     use rocescope_common::account::FlowKey;
 
-    fn filled(spare: &Spare, flows: u32) -> Flows {
+    fn filled(spare: &SpareList, flows: u32) -> Flows {
         let mut list = spare.list(flows as usize);
         list.extend((0..flows).map(|slot| FlowSample {
             slot,
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_dropped_list_is_the_memory_of_the_next() {
-        let spare = Spare::default();
+        let spare = SpareList::default();
         let first = filled(&spare, 5_000);
         let memory = first.as_ptr();
         let second = filled(&spare, 5_000);
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn much_memory_is_not_kept_for_few_flows() {
-        let spare = Spare::default();
+        let spare = SpareList::default();
         drop(filled(&spare, 50_000));
         assert_eq!(spare.list(10).capacity(), 0);
         drop(filled(&spare, 100));

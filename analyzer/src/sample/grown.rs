@@ -4,7 +4,7 @@ use super::{FlowSample, Sample};
 
 /// A counter of flows without times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
+pub enum UntimedCounter {
     /// NAKs for an invalid request.
     InvalidRequest,
     /// NAKs for a remote access error.
@@ -17,7 +17,7 @@ pub enum Counted {
     RnrNaks,
 }
 
-/// All of them for a flow, in the order of [`Counted`].
+/// All of them for a flow, in the order of [`UntimedCounter`].
 fn counts(flow: &FlowSample) -> [u64; 5] {
     let (stats, rare) = (&flow.stats, &flow.stats.rare);
     let repeats = stats.psn.repeats.saturating_add(rare.psn_responses.repeats);
@@ -26,7 +26,7 @@ fn counts(flow: &FlowSample) -> [u64; 5] {
 
 /// A counter, summed over all flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Grown {
+pub struct LastGrowth {
     pub(super) count: u64,
     /// Time of the latest reading in which it had grown, Unix nanoseconds; `None` before that.
     pub(super) last_ns: Option<u64>,
@@ -35,7 +35,7 @@ pub struct Grown {
 /// The time at which each counter last grew. Empty where signals have times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GrownTimes {
-    pub(super) counters: Vec<Grown>,
+    pub(super) counters: Vec<LastGrowth>,
 }
 
 impl GrownTimes {
@@ -45,7 +45,7 @@ impl GrownTimes {
         for flow in &*sample.flows {
             sums.iter_mut().zip(counts(flow)).for_each(|(sum, count)| *sum = sum.saturating_add(count));
         }
-        self.counters.resize(sums.len(), Grown::default());
+        self.counters.resize(sums.len(), LastGrowth::default());
         for (grown, count) in self.counters.iter_mut().zip(sums) {
             // A smaller sum means that a flow was retired.
             if count > grown.count {
@@ -57,7 +57,7 @@ impl GrownTimes {
 
     /// Time of the latest reading in which a counter had grown, Unix nanoseconds.
     #[must_use]
-    pub fn last_ns(&self, counter: Counted) -> Option<u64> {
+    pub fn last_ns(&self, counter: UntimedCounter) -> Option<u64> {
         self.counters.get(counter as usize)?.last_ns
     }
 }
@@ -77,6 +77,9 @@ mod tests {
                 vec![FlowSample { slot: 0, key: key(0, "10.0.0.1", "10.0.0.2", 17), stats: own }].into();
             grown.take(&Sample { time_ns, flows, ..Sample::default() });
         }
-        assert_eq!((grown.last_ns(Counted::RnrNaks), grown.last_ns(Counted::AccessError)), (Some(2), None));
+        assert_eq!(
+            (grown.last_ns(UntimedCounter::RnrNaks), grown.last_ns(UntimedCounter::AccessError)),
+            (Some(2), None)
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Which DSCP each kind of packet carries, link by link, of all flows of a reading.
+//! DSCPs of each kind of packet, link by link, of all flows of a reading.
 
 use super::{Extra, Flows, LinkSample};
 use crate::metrics::marking::{self, ByDscp, Marked};

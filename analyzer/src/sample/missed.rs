@@ -6,7 +6,7 @@ use crate::util::small_list::SmallList;
 
 /// The packets and events that a source missed, by kind; as in `totals.lost` of the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Missed {
+pub struct MissedCounts {
     /// RoCE packets that found the flow table full.
     pub flow_table_full: u64,
     /// RoCE packets that did not get at their flow's counters.
@@ -21,7 +21,7 @@ pub struct Missed {
     pub interface_drops: u64,
 }
 
-impl Missed {
+impl MissedCounts {
     /// The packets and events that a sample has missed since its source began.
     #[must_use]
     pub fn of(sample: &Sample) -> Self {
@@ -65,7 +65,7 @@ pub struct MissedInterval {
     /// The time at which the last of it was known.
     pub last_ns: u64,
     /// The packets and events missed.
-    pub missed: Missed,
+    pub missed: MissedCounts,
 }
 
 impl Lasting for MissedInterval {
@@ -83,14 +83,14 @@ impl Lasting for MissedInterval {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MissedTimes {
     /// Time and counts of the latest reading.
-    pub(super) read: Option<(u64, Missed)>,
-    /// The times.
+    pub(super) read: Option<(u64, MissedCounts)>,
+    /// Time ranges in which they were missed.
     pub intervals: SmallList<MissedInterval>,
 }
 
 impl MissedTimes {
     /// Something was missed between two times.
-    pub fn add(&mut self, (first_ns, last_ns): (u64, u64), missed: &Missed) {
+    pub fn add(&mut self, (first_ns, last_ns): (u64, u64), missed: &MissedCounts) {
         interval::add(MissedInterval { first_ns, last_ns, missed: *missed }, &mut self.intervals, first_ns);
     }
 
@@ -98,12 +98,12 @@ impl MissedTimes {
     /// began.
     pub fn take(&mut self, sample: &Sample) {
         let begin_ns = sample.window.map_or(sample.time_ns, |(first_ns, _)| first_ns);
-        let (read_ns, before) = self.read.unwrap_or((begin_ns, Missed::default()));
-        let now = Missed::of(sample);
+        let (read_ns, before) = self.read.unwrap_or((begin_ns, MissedCounts::default()));
+        let now = MissedCounts::of(sample);
         // Drops of interfaces are a difference of counters that are not read at once.
         self.read = Some((sample.time_ns, now.zip(&before, u64::max)));
         let more = now.zip(&before, u64::saturating_sub);
-        if more != Missed::default() {
+        if more != MissedCounts::default() {
             self.add((read_ns, sample.time_ns), &more);
         }
     }
@@ -139,7 +139,7 @@ mod tests {
     fn memory_is_bounded_and_every_packet_stays_counted() {
         let mut times = MissedTimes::default();
         for n in 0..100 {
-            let missed = Missed { flow_table_full: 2, ..Missed::default() };
+            let missed = MissedCounts { flow_table_full: 2, ..MissedCounts::default() };
             times.add((n * 20 * S, n * 20 * S), &missed);
         }
         assert_eq!(times.intervals.len(), interval::MOST);

@@ -27,13 +27,13 @@ pub use crate::entity::{
     Address, Direction, Extra, MULTICAST_QP, Opcodes, PeerKey, Stats, Tuple, address, from_kernel,
 };
 use crate::metrics::Metrics;
-use crate::metrics::duplicates::Copies;
+use crate::metrics::duplicates::DuplicateCounts;
 use crate::metrics::latency::LatencyRange;
 use crate::util::map::Map;
 use crate::util::shared::Shared;
-pub use flows::{Flows, Spare};
-pub use grown::{Counted, Grown, GrownTimes};
-pub use missed::{Missed, MissedInterval, MissedTimes};
+pub use flows::{Flows, SpareList};
+pub use grown::{GrownTimes, LastGrowth, UntimedCounter};
+pub use missed::{MissedCounts, MissedInterval, MissedTimes};
 
 /// Kind of the source of the figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub struct Sample {
     pub metrics: Metrics,
 }
 
-/// What a recording has in place of what packets show.
+/// Facts that a recording has in place of packets.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     /// Findings at that time, in the JSON of the report.
@@ -119,16 +119,16 @@ impl Sample {
         self.recording.is_some() || link.is_some_and(|link| link.extra_full > 0)
     }
 
-    /// Copies among the packets of the flow in a slot: the capture shows them twice.
+    /// Duplicates among the packets of the flow in a slot: the capture shows them twice.
     #[must_use]
-    pub fn copies(&self, slot: u32) -> Copies {
+    pub fn duplicates(&self, slot: u32) -> DuplicateCounts {
         self.metrics.duplicates.as_ref().map(|found| found.flow(slot)).unwrap_or_default()
     }
 
-    /// Copies among the packets of a link, those of retired flows included.
+    /// Duplicates among the packets of a link, those of retired flows included.
     #[must_use]
-    pub fn copies_on(&self, link: usize) -> Copies {
-        self.metrics.duplicates.as_ref().map(|found| found.link(link).copies).unwrap_or_default()
+    pub fn duplicates_on(&self, link: usize) -> DuplicateCounts {
+        self.metrics.duplicates.as_ref().map(|found| found.link(link).duplicates).unwrap_or_default()
     }
 
     /// The queue pair of this host that a flow goes to (received) or comes from (sent), as the

@@ -7,9 +7,9 @@ use rocescope_common::account::psn::PsnTrack;
 use rocescope_common::account::{FlowKey, Rare};
 
 use super::{
-    Address, Direction, EventSample, Extra, FlowSample, Flows, Grown, GrownTimes, LinkSample, Missed,
-    MissedInterval, MissedTimes, Opcodes, PeerKey, Recording, Retired, RetiredTuple, Sample, SourceKind,
-    Stats, Tuple,
+    Address, Direction, EventSample, Extra, FlowSample, Flows, GrownTimes, LastGrowth, LinkSample,
+    MissedCounts, MissedInterval, MissedTimes, Opcodes, PeerKey, Recording, Retired, RetiredTuple, Sample,
+    SourceKind, Stats, Tuple,
 };
 use crate::util::pack::{Input, Layout, Malformed, Pack, pack};
 
@@ -21,9 +21,9 @@ pack! {
     struct Recording { findings, interval_ns, latency_ranges }
     struct MissedTimes { read, intervals }
     struct GrownTimes { counters }
-    struct Grown { count, last_ns }
+    struct LastGrowth { count, last_ns }
     struct MissedInterval { first_ns, last_ns, missed }
-    struct Missed { flow_table_full, contended, extra_table_full, events, bins, interface_drops }
+    struct MissedCounts { flow_table_full, contended, extra_table_full, events, bins, interface_drops }
     struct LinkSample {
         name, direction, mtu, speed_mbps, skipped, flow_table_full, contended, extra_full, retired,
     }

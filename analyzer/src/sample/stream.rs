@@ -74,7 +74,7 @@ pub enum Frame {
     LeftOut {
         /// Readings; the next one has their counts.
         readings: u64,
-        /// Events.
+        /// Number of events that were dropped.
         events: u64,
     },
     /// The agent ends; its last reading was sent. With the error that it ends with.

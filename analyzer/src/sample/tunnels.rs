@@ -5,7 +5,8 @@ use rocescope_common::wire::SkipReason;
 use super::{Sample, SourceKind};
 use crate::util::units::plural;
 
-/// How many packets of a live source were skipped in such tunnels, and what to do; `None` if there are none.
+/// Sentence with the number of packets of a live source that were skipped in such tunnels, and what to do; `None` if
+/// there are none.
 #[must_use]
 pub fn not_decoded_live(packets: u64) -> Option<String> {
     (packets > 0).then(|| {
@@ -19,7 +20,7 @@ pub fn not_decoded_live(packets: u64) -> Option<String> {
     })
 }
 
-/// Whether they have been reported.
+/// Skipped tunnels; true once they have been reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tunnels(bool);
 

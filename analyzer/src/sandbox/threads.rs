@@ -8,9 +8,9 @@ use crate::host::kernel::Capabilities;
 /// Rights of a thread, of `/proc/PID/task/TID/status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {
-    /// Its name.
+    /// Name of the thread.
     pub name: String,
-    /// Its effective user.
+    /// Effective user ID of the thread.
     pub user: u32,
     /// Capabilities that it has or can take on.
     pub permitted: Capabilities,

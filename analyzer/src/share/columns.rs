@@ -12,7 +12,7 @@ use crate::report::text::{P99_SAMPLES, P999_SAMPLES, missing, retransmissions};
 use crate::util::layout::plain;
 use crate::util::map::Map;
 
-/// A column.
+/// A column of the flows in CSV and HTML.
 pub(crate) struct Column {
     /// Name in CSV, with the unit.
     pub(crate) name: &'static str,
@@ -23,7 +23,7 @@ pub(crate) struct Column {
     /// Fields of the report with the same figure; empty without one.
     #[cfg_attr(not(test), expect(dead_code, reason = "what a test compares the names by"))]
     pub(crate) source: &'static str,
-    /// Meaning.
+    /// Meaning of the column, for the heading of the table.
     pub(super) help: &'static str,
     /// Reads the value from a flow.
     pub(super) get: fn(&Flow, &Context<'_>) -> Value,
@@ -196,22 +196,22 @@ pub(crate) const COLUMNS: &[Column] = &[
         ..of(Unit::Count, "src_port_count", "", "distinct UDP source ports")
     },
     Column {
-        get: |flow, _| flow.packets.saturating_sub(flow.copies().packets).into(),
+        get: |flow, _| flow.packets.saturating_sub(flow.duplicates().packets).into(),
         source: "flows[].packets",
         ..of(Unit::Count, "packets", "Packets", "packets")
     },
     Column {
-        get: |flow, _| flow.bytes_once().into(),
+        get: |flow, _| flow.bytes_dedup().into(),
         source: "flows[].bytes",
         ..of(Unit::Bytes, "bytes", "Bytes", "outer frames without FCS")
     },
     Column {
-        get: |flow, _| flow.payload_bytes.saturating_sub(flow.copies().payload_bytes).into(),
+        get: |flow, _| flow.payload_bytes.saturating_sub(flow.duplicates().payload_bytes).into(),
         source: "flows[].payload_bytes",
         ..of(Unit::Bytes, "payload_bytes", "", "payload")
     },
     Column {
-        get: |flow, context| context.length_ns.map(|ns| flow.bytes_once() as f64 * 8e9 / ns as f64).into(),
+        get: |flow, context| context.length_ns.map(|ns| flow.bytes_dedup() as f64 * 8e9 / ns as f64).into(),
         ..of(Unit::BitsPerSecond, "rate_bits_per_s", "Rate", "mean over the whole time range")
     },
     Column {
@@ -220,7 +220,7 @@ pub(crate) const COLUMNS: &[Column] = &[
         ..of(Unit::Ratio, "ce_ratio", "CE", "CE-marked share of ECN-capable data; unknown: ECN is off")
     },
     Column {
-        get: |flow, _| flow.cnps_once().into(),
+        get: |flow, _| flow.cnps_dedup().into(),
         source: "flows[].cnp_packets",
         ..of(Unit::Count, "cnp_packets", "CNP", "congestion notification packets")
     },
@@ -274,7 +274,7 @@ pub(crate) const COLUMNS: &[Column] = &[
         )
     },
     Column {
-        get: |flow, _| flow.naks_once().psn_sequence_error.into(),
+        get: |flow, _| flow.naks_dedup().psn_sequence_error.into(),
         source: "flows[].ack.naks.psn_sequence_error",
         ..of(
             Unit::Count,
@@ -285,14 +285,14 @@ pub(crate) const COLUMNS: &[Column] = &[
     },
     Column {
         get: |flow, _| {
-            let naks = flow.naks_once();
+            let naks = flow.naks_dedup();
             (naks.total() - naks.psn_sequence_error).into()
         },
         source: "flows[].ack.naks",
         ..of(Unit::Count, "nak_other_packets", "", "NAKs of other codes")
     },
     Column {
-        get: |flow, _| flow.rnr_naks_once().into(),
+        get: |flow, _| flow.rnr_naks_dedup().into(),
         source: "flows[].ack.rnr_naks",
         ..of(Unit::Count, "rnr_naks", "RNR TX", "RNR NAKs that travel in this flow")
     },

@@ -46,7 +46,7 @@ const PROCESSES: u64 = 2_000_000_000;
 const FINDINGS: u64 = PROCESSES + 1;
 /// The process of the job's steps.
 const JOB: u64 = PROCESSES + 2;
-/// Why there are no slices of messages.
+/// Reason why there are no slices of messages.
 const NO_MESSAGES: &str =
     "single messages are known of captures alone: neither a live run nor a recording keeps them";
 /// Thread ids per flow: the flow, and one for each of its concurrent messages.
@@ -314,7 +314,7 @@ fn of_flows(
     let mut order: Vec<(Key, &Flow)> = placed.collect();
     order.sort_by_cached_key(|((link, src, dst, qp), flow)| {
         let known = u16::try_from(*link).is_ok_and(|link| concerned.contains_key(&(link, *src, *dst, *qp)));
-        (!known, Reverse(flow.trouble()), Reverse(flow.bytes_once()))
+        (!known, Reverse(flow.trouble()), Reverse(flow.bytes_dedup()))
     });
     order.truncate(MOST_FLOWS);
     // Order: links, and on each the flows of the same hosts together.

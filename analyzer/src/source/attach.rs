@@ -284,7 +284,7 @@ impl MissedUpdates {
     }
 }
 
-/// The reading thread.
+/// State of the thread that reads the stream.
 struct Reading {
     options: Options,
     updates: SyncSender<Update>,

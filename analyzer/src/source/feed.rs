@@ -81,7 +81,7 @@ impl PartialEq for Schedule {
     }
 }
 
-/// The current episode.
+/// The running episode of a demonstration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Running {
     /// Its number, from 1.

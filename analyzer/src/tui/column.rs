@@ -41,7 +41,7 @@ pub struct Column {
     /// Columns with a smaller number come first when there is little room.
     pub rank: u8,
     /// Prerequisite of its values.
-    pub needs: Needs,
+    pub needs: ColumnNeeds,
     /// Kinds of findings that give a value above 0 its colour.
     pub about: About,
     /// Its meaning, for the help.
@@ -71,7 +71,7 @@ impl Column {
 
 /// Prerequisite of the values of a column: without it the column appears only when it is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Needs {
+pub enum ColumnNeeds {
     /// Packets, which there always are.
     Packets,
     /// Latencies.
@@ -80,7 +80,7 @@ pub enum Needs {
     Owners,
 }
 
-/// Defaults of declarations.
+/// Column whose fields a declaration leaves as they are here.
 const COLUMN: Column = Column {
     id: Id::State,
     name: "",
@@ -89,7 +89,7 @@ const COLUMN: Column = Column {
     kind: ValueKind::Text,
     width: 0,
     rank: 0,
-    needs: Needs::Packets,
+    needs: ColumnNeeds::Packets,
     about: NOTHING,
     help: "",
     get: |_, _| Value::Unknown,
@@ -97,7 +97,7 @@ const COLUMN: Column = Column {
 
 /// A column with the width it has on this screen.
 #[derive(Clone, Copy, Debug)]
-pub struct Fitted {
+pub struct FittedColumn {
     /// Column that is shown.
     pub column: &'static Column,
     /// Width in cells.
@@ -270,14 +270,14 @@ pub fn shown_link(link: &LinkRow) -> String {
 
 /// Order of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sort {
+pub struct SortOrder {
     /// The column sorted by.
     pub by: Id,
     /// True for the largest first.
     pub descending: bool,
 }
 
-impl Sort {
+impl SortOrder {
     /// By a column in its natural direction.
     #[must_use]
     pub fn by(id: Id) -> Self {
@@ -285,7 +285,7 @@ impl Sort {
     }
 }
 
-impl Default for Sort {
+impl Default for SortOrder {
     fn default() -> Self {
         Self::by(Id::State)
     }

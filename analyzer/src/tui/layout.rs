@@ -34,19 +34,19 @@ const TWO: u16 = 20;
 
 /// Lines of the header that are not always there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shown {
+pub struct HeaderLines {
     /// The episode of a demonstration.
     pub schedule: bool,
     /// A second line about the worst problem.
     pub cost: bool,
-    /// Own losses.
+    /// The line about capture loss.
     pub warning: bool,
 }
 
 impl Layout {
     /// The layout of a terminal of `size` columns and lines.
     #[must_use]
-    pub fn new((width, height): (u16, u16), shown: Shown) -> Self {
+    pub fn new((width, height): (u16, u16), shown: HeaderLines) -> Self {
         let mut y = 0;
         let mut line = |lines: u16| {
             let lines = lines.min(height.saturating_sub(y));

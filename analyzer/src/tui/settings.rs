@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, de};
 
-use super::column::Sort;
+use super::column::SortOrder;
 use super::column::{self, Id};
 use super::key::{Key, Keys};
 use super::query::Query;
@@ -36,7 +36,7 @@ pub struct Options {
     /// True if the source leaves packets out that the user did not ask for.
     pub source_filtered: bool,
     /// Sorting of the queue pairs; `None` for the worst first.
-    pub sort: Option<Sort>,
+    pub sort: Option<SortOrder>,
     /// Columns of the queue pairs; empty for those that fit.
     pub columns: Vec<Id>,
     /// Keys and their commands.
@@ -80,7 +80,7 @@ impl Default for Options {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Choice {
-    /// By the environment.
+    /// As the environment says (`NO_COLOR`, `TERM`).
     #[default]
     Auto,
     /// Yes.
@@ -144,11 +144,11 @@ where
 }
 
 fn screen<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    checked(from, |name: &String| find_screen(name).map(drop).map_err(Other::unquoted))
+    checked(from, |name: &String| find_screen(name).map(drop).map_err(UnknownName::unquoted))
 }
 
 fn columns<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    let check = |name: &String| find_columns(name).map(drop).map_err(Other::unquoted);
+    let check = |name: &String| find_columns(name).map(drop).map_err(UnknownName::unquoted);
     checked(from, |names: &Vec<String>| names.iter().try_for_each(check))
 }
 
@@ -160,7 +160,7 @@ fn filter<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
 }
 
 fn sort<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    checked(from, |text: &String| find_sort(text).map(drop).map_err(Other::unquoted))
+    checked(from, |text: &String| find_sort(text).map(drop).map_err(UnknownName::unquoted))
 }
 
 fn history_mib<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
@@ -169,15 +169,15 @@ fn history_mib<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
 
 /// The keys of one name.
 #[derive(Deserialize)]
-struct Spelled(#[serde(deserialize_with = "spelled")] Vec<String>);
+struct KeyNames(#[serde(deserialize_with = "spelled")] Vec<String>);
 
 fn spelled<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     checked(from, |keys: &Vec<String>| keys.iter().try_for_each(|key| key.parse::<Key>().map(drop)))
 }
 
 fn keys<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Vec<String>>, D::Error> {
-    let spelled = BTreeMap::<String, Spelled>::deserialize(from)?;
-    let keys = spelled.into_iter().map(|(name, Spelled(keys))| (name, keys)).collect();
+    let spelled = BTreeMap::<String, KeyNames>::deserialize(from)?;
+    let keys = spelled.into_iter().map(|(name, KeyNames(keys))| (name, keys)).collect();
     Keys::new(&keys).map_err(de::Error::custom)?;
     Ok(keys)
 }
@@ -334,13 +334,13 @@ fn parse_history(mib: usize) -> Result<usize, String> {
 }
 
 /// A name that is none of those known.
-struct Other<'a> {
+struct UnknownName<'a> {
     kind: &'static str,
     name: &'a str,
     known: Vec<&'static str>,
 }
 
-impl Other<'_> {
+impl UnknownName<'_> {
     /// With the name, for who wrote it.
     fn quoted(self) -> String {
         self.message(&format!(" '{}'", self.name))
@@ -362,12 +362,12 @@ impl Other<'_> {
 /// # Errors
 /// An error if there is none of this name.
 pub fn parse_screen(name: &str) -> Result<Screen, String> {
-    find_screen(name).map_err(Other::quoted)
+    find_screen(name).map_err(UnknownName::quoted)
 }
 
-fn find_screen(name: &str) -> Result<Screen, Other<'_>> {
+fn find_screen(name: &str) -> Result<Screen, UnknownName<'_>> {
     let known = || Screen::ALL.iter().map(|screen| screen.name()).collect();
-    Screen::from_name(name).ok_or_else(|| Other { kind: "screen", name, known: known() })
+    Screen::from_name(name).ok_or_else(|| UnknownName { kind: "screen", name, known: known() })
 }
 
 /// Columns of `--columns`.
@@ -380,20 +380,20 @@ pub struct Columns(pub Vec<Id>);
 /// An error if there is none of such a name.
 pub fn parse_columns(text: &str) -> Result<Columns, String> {
     let all: Result<Vec<Vec<Id>>, String> =
-        text.split(',').map(|name| find_columns(name.trim()).map_err(Other::quoted)).collect();
+        text.split(',').map(|name| find_columns(name.trim()).map_err(UnknownName::quoted)).collect();
     Ok(Columns(all?.concat()))
 }
 
 /// The columns of a set, or one of them by its own name.
-fn find_columns(name: &str) -> Result<Vec<Id>, Other<'_>> {
+fn find_columns(name: &str) -> Result<Vec<Id>, UnknownName<'_>> {
     let one = || find_column(name).map(|id| vec![id]);
     column::sets::named(name).map_or_else(one, Ok)
 }
 
-fn find_column(name: &str) -> Result<Id, Other<'_>> {
+fn find_column(name: &str) -> Result<Id, UnknownName<'_>> {
     let known = || column::COLUMNS.iter().map(|column| column.name).collect();
     let found = column::by_name(name).map(|column| column.id);
-    found.ok_or_else(|| Other { kind: "column", name, known: known() })
+    found.ok_or_else(|| UnknownName { kind: "column", name, known: known() })
 }
 
 /// An expression of `--view-filter`, as typed at `/`.
@@ -408,14 +408,14 @@ pub fn parse_view_filter(text: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// An error if there is no such column.
-pub fn parse_sort(text: &str) -> Result<Sort, String> {
-    find_sort(text).map_err(Other::quoted)
+pub fn parse_sort(text: &str) -> Result<SortOrder, String> {
+    find_sort(text).map_err(UnknownName::quoted)
 }
 
-fn find_sort(text: &str) -> Result<Sort, Other<'_>> {
+fn find_sort(text: &str) -> Result<SortOrder, UnknownName<'_>> {
     let (name, turned) = text.strip_prefix('-').map_or((text, false), |name| (name, true));
-    let sort = Sort::by(find_column(name)?);
-    Ok(Sort { descending: sort.descending != turned, ..sort })
+    let sort = SortOrder::by(find_column(name)?);
+    Ok(SortOrder { descending: sort.descending != turned, ..sort })
 }
 
 #[cfg(test)]
@@ -434,7 +434,7 @@ mod tests {
         };
         let options = Options { unicode: true, ..Options::default() }.with_settings(&settings).unwrap();
         assert_eq!((options.screen, options.columns.as_slice()), (Screen::Qps, &[Id::Qp, Id::Rate][..]));
-        assert_eq!(options.sort, Some(Sort { by: Id::Source, descending: true }));
+        assert_eq!(options.sort, Some(SortOrder { by: Id::Source, descending: true }));
         assert!(options.theme.name == Name::Ansi && !options.unicode);
         let colors = |choice, name, auto| {
             let theme = Overrides { name, ..Overrides::default() };

@@ -10,7 +10,7 @@ use crate::util::units;
 pub struct Definition {
     /// Its name in the source text.
     pub name: &'static str,
-    /// Its value there.
+    /// Value of the constant, as its definition writes it.
     pub value: &'static str,
     /// Unit and meaning.
     pub meaning: &'static str,

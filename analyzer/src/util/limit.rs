@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-/// What raises the limit that this error number stands for; `None` if it is none of a limit.
+/// Remedy that raises the limit of this error number; `None` if it is none of a limit.
 pub(crate) fn remedy(errno: i32) -> Option<&'static str> {
     match errno {
         libc::EMFILE => Some("raise the limit of open files (`ulimit -n 1024`)"),

@@ -3,9 +3,9 @@
 /// Number of letters that two unrelated words may have in common.
 const SHORT: usize = 3;
 
-/// Which of `known` was meant by `word`: one that begins so, or is written so but for a slip in every third letter.
-/// Each is a way to write it, and what it then means. Of equally likely ones that with the same first letter, then the
-/// shortest.
+/// The one of `known` that `word` probably means: one that begins so, or is written so but for a slip in every third
+/// letter. Each is a way to write it, and what it then means. Of equally likely ones that with the same first letter,
+/// then the shortest.
 pub(crate) fn nearest<'a>(
     word: &str,
     known: impl IntoIterator<Item = (&'a str, &'a str)>,

@@ -45,7 +45,7 @@ impl From<Option<u64>> for PackedOption {
 }
 
 impl Default for PackedOption {
-    /// Not known.
+    /// The unknown number.
     fn default() -> Self {
         None.into()
     }

@@ -11,7 +11,7 @@ use ureq::unversioned::transport::DefaultConnector;
 
 use super::names::Names;
 
-/// Why an `https` URL is refused where that is so.
+/// Reason why this build refuses an `https` URL.
 pub const NO_TLS: &str = "this build of rocescope has no TLS: build it with the feature tls, or use http:// to a local proxy or collector that adds TLS";
 /// Text of rustls for a certificate that no trusted authority has signed.
 const UNKNOWN: &str = "invalid peer certificate: UnknownIssuer";
@@ -39,8 +39,8 @@ pub fn port(url: &str) -> Option<u16> {
 }
 
 /// Makes requests to `url`, each within `most`; a status is no error. The server is in the same network: a proxy is for
-/// the rest of the world. Reads certificates where the URL needs them, and nothing afterwards: names of hosts are looked up by a
-/// thread of its own, which does `limit` first.
+/// the rest of the world. Reads certificates where the URL needs them, and nothing afterwards: names of hosts are
+/// looked up by a thread of its own, which does `limit` first.
 ///
 /// # Errors
 /// A file of certificates cannot be read or holds none; the URL needs TLS, which this build has not; no thread can be

@@ -5,9 +5,9 @@ use std::ops::{Deref, DerefMut};
 /// A list. One value needs no memory of its own.
 #[derive(Clone, Debug)]
 pub enum SmallList<T> {
-    /// One value.
+    /// The only value, which needs no memory of its own.
     One(T),
-    /// Any number.
+    /// Several values, or none.
     Many(Vec<T>),
 }
 
@@ -50,7 +50,7 @@ impl<T> SmallList<T> {
 }
 
 impl<T> Default for SmallList<T> {
-    /// None.
+    /// A list without values.
     fn default() -> Self {
         Self::Many(Vec::new())
     }

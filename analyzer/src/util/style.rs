@@ -11,9 +11,9 @@ pub enum Color {
     /// In a terminal, unless NO_COLOR is set; elsewhere with CLICOLOR_FORCE.
     #[default]
     Auto,
-    /// Everywhere.
+    /// In colour, whatever the output is.
     Always,
-    /// Nowhere.
+    /// Without colour.
     Never,
 }
 

@@ -7,7 +7,7 @@ use rocescope::source::feed::Command;
 use rocescope::tui::app::Overlay;
 use rocescope::tui::column::sets::SETS;
 use rocescope::tui::key::{Binding, Input};
-use rocescope::tui::peers::By;
+use rocescope::tui::peers::PeerGrouping;
 use rocescope::tui::prompt::Purpose;
 use rocescope::tui::table::Group;
 
@@ -187,7 +187,7 @@ fn arranges(input: Input, app: &mut App, key: Key) {
     match input {
         Input::Group if app.view.screen == Screen::Overview => {
             press(app, &[key]);
-            assert!(app.view.by == By::QueuePairs && text(app).contains("QUEUE PAIRS"));
+            assert!(app.view.by == PeerGrouping::QueuePairs && text(app).contains("QUEUE PAIRS"));
         }
         Input::SortNext => {
             let columns = app.screens.flows.columns(&app.view);

@@ -78,19 +78,19 @@ fn every_column_sorts_by_its_value_and_unknown_values_come_last() {
 #[test]
 fn exports_hold_every_column_but_the_bar_in_both_forms() {
     let app = sorted_by("rate");
-    let sheet = app.sheet();
+    let table = app.export_table();
     let columns: Vec<_> = COLUMNS.iter().filter(|column| column.name != "share").collect();
     // What the cell of the state says in one word stands apart.
     let details = ["state_active", "states"].map(str::to_owned);
     let fields: Vec<_> = columns.iter().map(|column| column.field()).chain(details).collect();
-    assert_eq!(sheet.names, fields);
+    assert_eq!(table.names, fields);
     for name in ["bits_per_s", "packets_per_s", "ce_ratio", "ce_all_ratio", "cnp_per_s", "p50_ns", "lost"] {
-        assert!(sheet.names.iter().any(|one| one == name), "{name}: {:?}", sheet.names);
+        assert!(table.names.iter().any(|one| one == name), "{name}: {:?}", table.names);
     }
-    let json: Vec<serde_json::Value> = serde_json::from_str(&sheet.json()).unwrap();
+    let json: Vec<serde_json::Value> = serde_json::from_str(&table.json()).unwrap();
     let data = app.view.data.as_ref().unwrap();
     let cx = Context { model: &data.model, sample: &data.sample };
-    for ((at, json), csv) in app.screens.flows.order.iter().zip(&json).zip(sheet.csv().lines().skip(1)) {
+    for ((at, json), csv) in app.screens.flows.order.iter().zip(&json).zip(table.csv().lines().skip(1)) {
         let row = &data.model.rows[*at];
         for (column, csv) in columns.iter().zip(csv.split(',')) {
             let (name, value) = (column.field(), column.value(row, cx).json());

@@ -1,13 +1,13 @@
-//! What `e` and `E` write: on each screen what it shows.
+//! Files that `e` and `E` write: on each screen its contents.
 
 use super::*;
 use rocescope::metrics::traffic::bins::Binner;
 use rocescope::metrics::traffic::flowlets::Flowlets;
 use rocescope::metrics::traffic::{LinkTraffic, Traffic};
-use rocescope::tui::export::Sheet;
+use rocescope::tui::export::ExportTable;
 use serde_json::{Value, json};
 
-/// What a key writes: the file's name, and its text.
+/// The file that a key writes: its name and text.
 fn written(app: &mut App, key: char) -> (String, String) {
     let Action::Write(file) = press(app, &[Key::Char(key)]) else {
         panic!("nothing written: {:?}", app.view.messages.answer)
@@ -16,10 +16,10 @@ fn written(app: &mut App, key: char) -> (String, String) {
 }
 
 /// The values of a column.
-fn column(sheet: &Sheet, name: &str) -> Vec<Value> {
+fn column(table: &ExportTable, name: &str) -> Vec<Value> {
     let at =
-        sheet.names.iter().position(|n| n == name).unwrap_or_else(|| panic!("no {name}: {:?}", sheet.names));
-    sheet.rows.iter().map(|row| row[at].clone()).collect()
+        table.names.iter().position(|n| n == name).unwrap_or_else(|| panic!("no {name}: {:?}", table.names));
+    table.rows.iter().map(|row| row[at].clone()).collect()
 }
 
 #[test]
@@ -76,20 +76,20 @@ fn every_screen_exports_its_own_data() {
 fn the_overview_writes_its_trends_of_everything_and_of_each_link() {
     let mut app = after(&World::sick(), USUAL, 5);
     press(&mut app, &[Key::Char('1')]);
-    let sheet = app.sheet();
+    let table = app.export_table();
     let links = app.view.data.as_ref().unwrap().model.links.len();
-    assert_eq!(sheet.rows.len() % (links + 1), 0);
-    let snapshots = sheet.rows.len() / (links + 1);
+    assert_eq!(table.rows.len() % (links + 1), 0);
+    let snapshots = table.rows.len() / (links + 1);
     assert!(snapshots >= 4, "{snapshots}");
-    let (of, rate, bytes) = (column(&sheet, "link"), column(&sheet, "bits_per_s"), column(&sheet, "bytes"));
+    let (of, rate, bytes) = (column(&table, "link"), column(&table, "bits_per_s"), column(&table, "bytes"));
     assert!(of[..snapshots].iter().all(Value::is_null) && of[snapshots] == json!("eth0"));
     let all = app.view.data.as_ref().unwrap().model.dedup;
     assert_eq!(bytes[snapshots - 1], json!(all.total.bytes));
     assert!(text(&app).contains(&rocescope::util::units::bit_rate(rate[snapshots - 1].as_f64().unwrap())));
-    assert_eq!(column(&sheet, "time_ns")[snapshots - 1], json!(fake::START_NS + 5_000_000_000));
+    assert_eq!(column(&table, "time_ns")[snapshots - 1], json!(fake::START_NS + 5_000_000_000));
     // Back in time there is nothing of later.
     press(&mut app, &[Key::Char(' '), Key::Char(',')]);
-    assert_eq!(app.sheet().rows.len(), sheet.rows.len() - links - 1);
+    assert_eq!(app.export_table().rows.len(), table.rows.len() - links - 1);
 }
 
 #[test]
@@ -100,16 +100,16 @@ fn the_details_write_both_directions_over_time_and_null_where_nothing_is_known()
     press(&mut app, &[Key::Enter, Key::Down, Key::Enter]);
     let (this, other) = app.screens.detail.shown.clone().unwrap();
     let other = other.expect("both directions are known");
-    let sheet = app.sheet();
-    let mut qps = column(&sheet, "dest_qp");
+    let table = app.export_table();
+    let mut qps = column(&table, "dest_qp");
     let half = qps.len() / 2;
     assert!(half >= 4 && qps[..half].iter().all(|qp| *qp == json!(this.id.key.dest_qp)));
     assert_eq!(qps.split_off(half).last(), Some(&json!(other.id.key.dest_qp)));
-    assert_eq!(column(&sheet, "packets")[half - 1], json!(this.stats.packets));
-    assert_eq!(column(&sheet, "naks")[half - 1], json!(this.stats.rare.naks.iter().sum::<u64>()));
-    let timed = column(&sheet, "latency_p50_ns");
+    assert_eq!(column(&table, "packets")[half - 1], json!(this.stats.packets));
+    assert_eq!(column(&table, "naks")[half - 1], json!(this.stats.rare.naks.iter().sum::<u64>()));
+    let timed = column(&table, "latency_p50_ns");
     assert!(timed[half..].iter().chain(&timed[..half]).any(Value::is_null), "answers are not timed");
-    assert!(sheet.csv().lines().skip(1).any(|line| line.ends_with(',')), "and empty in CSV");
+    assert!(table.csv().lines().skip(1).any(|line| line.ends_with(',')), "and empty in CSV");
 }
 
 /// A healthy host whose first link had 3 bins of a millisecond, the second of them empty.
@@ -140,15 +140,15 @@ fn with_bins() -> App {
 fn bursts_write_their_bins() {
     let mut app = with_bins();
     press(&mut app, &[Key::Char('6')]);
-    let sheet = app.sheet();
-    let bins: Vec<&Vec<Value>> = sheet.rows.iter().filter(|row| row[0] == json!("bin")).collect();
+    let table = app.export_table();
+    let bins: Vec<&Vec<Value>> = table.rows.iter().filter(|row| row[0] == json!("bin")).collect();
     assert_eq!(bins.len(), 3);
     let bytes: Vec<u64> = bins.iter().map(|row| row[5].as_u64().unwrap()).collect();
     assert_eq!(bytes, [1_000, 0, 3_000]);
     assert_eq!(bins[2][3], json!(fake::START_NS + 2_000_000));
     assert_eq!((&bins[0][1], &bins[0][6], &bins[0][7]), (&json!("eth0"), &json!(8e6), &Value::Null));
     let run: u64 =
-        sheet.rows.iter().filter(|row| row[0] == json!("run")).map(|row| row[5].as_u64().unwrap()).sum();
+        table.rows.iter().filter(|row| row[0] == json!("run")).map(|row| row[5].as_u64().unwrap()).sum();
     assert_eq!(run, 4_000);
 }
 
@@ -164,7 +164,7 @@ fn a_large_table_is_made_into_text_by_whoever_writes_it() {
     let Action::Write(file) = press(&mut app, &[Key::Char('e')]) else { panic!("nothing written") };
     assert_eq!(file.what, "20,000 rows");
     assert!(matches!(file.content, rocescope::tui::export::Content::Rows(..)));
-    let shown = app.sheet().csv();
+    let shown = app.export_table().csv();
     app.on_sample(Arc::new(world.at(3)));
     app.settle();
     press(&mut app, &[Key::Down, Key::Enter]);
@@ -181,8 +181,8 @@ fn events_are_written_as_they_stood() {
         app.on_sample(Arc::new(world.at(second)));
     }
     press(&mut app, &[Key::Char('7'), Key::Char(' '), Key::Char(',')]);
-    let sheet = app.sheet();
-    let row = column(&sheet, "event").iter().position(|event| *event == json!("CNP")).unwrap();
-    assert_eq!(column(&sheet, "count")[row], json!(4));
-    assert_eq!(column(&sheet, "last_ns")[row], json!(fake::START_NS + 1_500_000_000));
+    let table = app.export_table();
+    let row = column(&table, "event").iter().position(|event| *event == json!("CNP")).unwrap();
+    assert_eq!(column(&table, "count")[row], json!(4));
+    assert_eq!(column(&table, "last_ns")[row], json!(fake::START_NS + 1_500_000_000));
 }

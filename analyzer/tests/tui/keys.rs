@@ -1,11 +1,11 @@
-//! What keys and the mouse do.
+//! Effects of keys and of the mouse.
 
 use super::*;
 use rocescope::tui::app::Overlay;
 use rocescope::tui::column::Id;
 use rocescope::tui::matrix::Metric;
 use rocescope::tui::mouse::Mouse;
-use rocescope::tui::table::{Group, Only};
+use rocescope::tui::table::{FocusCondition, Group};
 
 #[test]
 fn every_key_of_the_table_does_something_where_it_is_bound_and_nothing_bad_elsewhere() {
@@ -299,7 +299,7 @@ fn keys_that_mark_and_group() {
     // Enter opens the group.
     press(&mut app, &[Key::Down, Key::Enter]);
     assert_eq!((app.screens.flows.group, app.screens.flows.order.len()), (Group::None, 4));
-    assert!(matches!(app.screens.flows.focus.as_ref().map(|f| &f.on), Some(Only::Links(_))));
+    assert!(matches!(app.screens.flows.focus.as_ref().map(|f| &f.on), Some(FocusCondition::Links(_))));
     press(&mut app, &[Key::Char('o'), Key::Char('o'), Key::Char('o')]);
     assert_eq!(app.screens.flows.group, Group::Process);
     press(&mut app, &[Key::Char('o')]);

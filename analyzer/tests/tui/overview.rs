@@ -308,7 +308,7 @@ fn each_group_counts_every_flow_once_and_opens_its_own() {
         assert!(worst.is_some());
         assert_eq!(data.peers.first().map(|peer| peer.judged.rank()), worst, "{:?}", data.by);
         let last = data.peers.last().unwrap().flows;
-        let one = data.by == rocescope::tui::peers::By::QueuePairs;
+        let one = data.by == rocescope::tui::peers::PeerGrouping::QueuePairs;
         press(&mut app, &[Key::End, Key::Enter]);
         if one {
             assert_eq!((app.view.screen, last), (Screen::Detail, 1));

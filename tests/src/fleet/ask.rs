@@ -85,7 +85,7 @@ pub fn engines(test: &str) -> Vec<PathBuf> {
 /// # Panics
 /// If a program cannot be run, or fails.
 #[must_use]
-pub fn asked(folder: &Path, question: &str, engine: &Path) -> (String, Value) {
+pub fn answer_to(folder: &Path, question: &str, engine: &Path) -> (String, Value) {
     let source = folder.to_str().unwrap();
     let answer = ask(&binary::path().unwrap(), question, source, Some(engine), None).unwrap();
     (answer["headline"].as_str().unwrap().to_owned(), answer["rows"][0].clone())

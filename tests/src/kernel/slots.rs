@@ -59,13 +59,13 @@ impl Slots {
 
     /// Locks a slot like a program that is delayed while counting; dropping the guard unlocks it.
     #[must_use]
-    pub fn hold(&self, slot: u32) -> Option<Held<'_>> {
+    pub fn hold(&self, slot: u32) -> Option<SlotLock<'_>> {
         let seqlock = self.seqlock(slot)?;
         let seen = seqlock.load(Ordering::SeqCst);
         let free = seen.is_multiple_of(2);
         let taken =
             free && seqlock.compare_exchange(seen, seen + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-        taken.then_some(Held(seqlock))
+        taken.then_some(SlotLock(seqlock))
     }
 }
 
@@ -79,9 +79,9 @@ impl Drop for Slots {
 
 /// A locked slot.
 #[derive(Debug)]
-pub struct Held<'a>(&'a AtomicU64);
+pub struct SlotLock<'a>(&'a AtomicU64);
 
-impl Drop for Held<'_> {
+impl Drop for SlotLock<'_> {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }

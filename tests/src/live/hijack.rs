@@ -96,7 +96,7 @@ pub fn victims(folder: &Path) {
 /// Panics if the program ends before.
 pub fn tried(program: &Program, place: &str) {
     let last = format!("hijack in {place}: become root");
-    program.said(|text| text.contains(&last).then_some(())).unwrap();
+    program.wait_for_message(|text| text.contains(&last).then_some(())).unwrap();
 }
 
 /// Runs rocescope with a misbehaving parser, in the namespace of the test. Also returns the socket to which it

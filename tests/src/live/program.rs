@@ -200,7 +200,7 @@ impl Program {
     pub fn watching(how: Start<'_>, arguments: &[&str]) -> Result<Self> {
         let interfaces = arguments.iter().filter(|argument| **argument == "-i").count().max(1);
         let program = Self::start(how, arguments)?;
-        program.said(|text| {
+        program.wait_for_message(|text| {
             let attached = text.lines().filter(|line| line.ends_with(" and TC egress")).count();
             (attached >= interfaces).then_some(())
         })?;
@@ -217,7 +217,7 @@ impl Program {
     ///
     /// # Errors
     /// Fails after a timeout, or if the program ends before.
-    pub fn said<T>(&self, found: impl Fn(&str) -> Option<T>) -> Result<T> {
+    pub fn wait_for_message<T>(&self, found: impl Fn(&str) -> Option<T>) -> Result<T> {
         let said = || anyhow!("the expected message was not printed; standard error: {}", self.err.text());
         self.err.wait(found).ok_or_else(said)
     }

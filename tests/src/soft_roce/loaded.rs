@@ -28,7 +28,7 @@ impl Loaded {
     ///
     /// # Errors
     /// Fails if something stays, and names it.
-    pub fn again(&self) -> Result<()> {
+    pub fn wait_until_unloaded(&self) -> Result<()> {
         let more = || Self::now().0.difference(&self.0).cloned().collect::<Vec<_>>();
         wait_for("the end of all programs, maps and links", || Ok(more().is_empty().then_some(())))
             .with_context(|| format!("{:?}", more()))

@@ -99,7 +99,7 @@ impl Transfer {
         let mut server = start(FAR, &[])?;
         wait_for(&format!("{} listening", self.program), || {
             if !server.is_running()? {
-                bail!("the server of {} ended at once: {}", self.program, server.said()?);
+                bail!("the server of {} ended at once: {}", self.program, server.standard_error()?);
             }
             Ok(is_listening(port).then_some(()))
         })?;

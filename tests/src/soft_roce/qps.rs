@@ -6,7 +6,7 @@ use anyhow::Result;
 use rocescope::entity::owners::QpOwner;
 use rocescope::host::rdma::nldev::QueuePair;
 use rocescope::host::read::queries::Kernel;
-use rocescope::host::read::{HostRoot, Unread};
+use rocescope::host::read::{HostRoot, UnreadReasons};
 use rocescope::source::devices::listed;
 use serde_json::Value;
 
@@ -79,7 +79,7 @@ pub fn shown() -> Result<Vec<Qp>> {
 /// # Errors
 /// Fails if anything could not be read.
 pub fn read() -> Result<Vec<Qp>> {
-    let mut unread = Unread::new();
+    let mut unread = UnreadReasons::new();
     let root = HostRoot::here()?;
     let addresses = listed::addresses(&root, &mut unread);
     let list = listed::read(&root, &Kernel, &addresses, &mut unread, &mut || {}).list;
@@ -115,7 +115,7 @@ pub fn while_running(program: &mut Tool, wanted: impl Fn(&Qp) -> bool) -> Result
     anyhow::ensure!(
         !found.is_empty(),
         "`rdma resource show qp` never showed the connected queue pairs of a program that ran: {}",
-        program.said()?
+        program.standard_error()?
     );
     Ok(found.into_iter().collect())
 }

@@ -68,7 +68,7 @@ impl Session {
             Start::default(),
             &[&["live", "--output", "jsonl", "--idle", "1h"], arguments].concat(),
         )?;
-        program.said(|text| {
+        program.wait_for_message(|text| {
             let attached = text.lines().filter(|line| line.ends_with(" and TC egress")).count();
             (attached == interfaces.len()).then_some(())
         })?;
@@ -115,7 +115,7 @@ fn capture(name: &str, interface: &'static str) -> Result<(&'static str, PathBuf
     let options = ["-n", "-U", "-Z", "root", "-B", "65536", "-s", SNAP_LENGTH, "-i", interface, "-w", &path];
     let mut tool = Tool::start("tcpdump", &[&options[..], &["udp", "port", "4791"]].concat())?;
     wait_for("tcpdump listening", || {
-        let said = tool.said()?;
+        let said = tool.standard_error()?;
         anyhow::ensure!(tool.is_running()?, "tcpdump ended at once: {said}");
         Ok(said.contains("listening on").then_some(()))
     })?;

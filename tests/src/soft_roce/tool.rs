@@ -73,7 +73,7 @@ impl Tool {
     ///
     /// # Errors
     /// Fails if that cannot be read.
-    pub fn said(&self) -> Result<String> {
+    pub fn standard_error(&self) -> Result<String> {
         text(&self.err)
     }
 

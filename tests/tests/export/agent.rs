@@ -261,7 +261,7 @@ fn a_kill_costs_at_most_an_interval_of_the_recording() {
     assert_eq!(packets(&recording), 0, "nothing is sealed yet");
     Hooks::until_gone(&world, &mut link).unwrap();
     let next = Program::watching(start, &arguments).unwrap();
-    let said = next.said(|text| {
+    let said = next.wait_for_message(|text| {
         let (_, said) = text.split_once(" of a recording that was killed: ")?;
         said.split_once('\n').map(|(line, _)| line.to_owned())
     });
@@ -277,7 +277,7 @@ fn a_kill_costs_at_most_an_interval_of_the_recording() {
     assert!(said.starts_with(&reach), "{said}, not {reach}");
     let in_memory = "the previous run was killed, or the host failed: lost are OTLP requests in its queue, and the last 1 min \
                 0 s, which its flight recorder held";
-    next.said(|text| text.contains(in_memory).then_some(())).unwrap();
+    next.wait_for_message(|text| text.contains(in_memory).then_some(())).unwrap();
     assert_eq!(next.interrupt().unwrap().status.code(), Some(0));
 }
 
@@ -324,7 +324,7 @@ fn an_agent_outlives_a_full_disk_and_loses_nothing_that_it_can_keep() {
     // All that is left of the disk.
     let filler = fill(&inside);
     traffic();
-    agent.said(|text| text.contains("No space left").then_some(())).unwrap();
+    agent.wait_for_message(|text| text.contains("No space left").then_some(())).unwrap();
     traffic();
     // An open file keeps its disk space.
     drop(filler);
@@ -362,7 +362,7 @@ fn a_kill_after_a_full_disk_costs_no_row_that_waited_in_memory() {
         link.receive(&[frames::send(0x100, psn)]).unwrap();
         psn += 1;
         std::thread::sleep(Duration::from_millis(100));
-        agent.said(|text| Some(text.contains("No space left"))).unwrap().then_some(())
+        agent.wait_for_message(|text| Some(text.contains("No space left"))).unwrap().then_some(())
     });
     // Several intervals that are in memory alone.
     for _ in 0..10 {
@@ -372,7 +372,7 @@ fn a_kill_after_a_full_disk_costs_no_row_that_waited_in_memory() {
     }
     drop(filler);
     std::fs::remove_file(inside.join("filler")).unwrap();
-    agent.said(|text| text.contains("writing to").then_some(())).unwrap();
+    agent.wait_for_message(|text| text.contains("writing to").then_some(())).unwrap();
     std::thread::sleep(Duration::from_secs(1));
     let journals = beside.path().join("journal");
     std::fs::create_dir(&journals).unwrap();
@@ -546,7 +546,7 @@ fn names_reach_the_journal_without_control_characters() {
     link.receive(&frames::sends(3, 5)).unwrap();
     std::thread::sleep(Duration::from_millis(1_500));
     program.signal(Signal::USR1).unwrap();
-    program.said(|text| text.contains("dump written to ").then_some(())).unwrap();
+    program.wait_for_message(|text| text.contains("dump written to ").then_some(())).unwrap();
     let ended = program.interrupt().unwrap();
     assert!(ended.status.success(), "{ended:?}");
     assert!(ended.err.contains("n\u{fffd}[2J"), "the name is shown: {:?}", ended.err);

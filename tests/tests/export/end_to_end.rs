@@ -167,7 +167,7 @@ fn metrics_recording_view_and_report_of_the_demonstration_agree() {
     let queued = || std::fs::read_dir(Path::new(&recording).join("queue")).unwrap().count();
     let server = click_house.as_ref().map(|program| {
         until("files of two rotations in the queue", || (queued() > 8).then_some(()));
-        agent.said(|text| text.contains("cannot send to ClickHouse").then_some(())).unwrap();
+        agent.wait_for_message(|text| text.contains("cannot send to ClickHouse").then_some(())).unwrap();
         // The response to every third insert is lost.
         near.run(|| ClickHouse::start_at(port, program, folder.path(), &[])).unwrap().unwrap()
     });

@@ -324,7 +324,7 @@ fn a_collector_behind_tls_has_them_where_both_sides_show_a_certificate() {
         let start = Start { netns: Some(&world.near), variables, ..Start::default() };
         let arguments = ["export", "-i", "near0", "--interval", "200ms", "--otlp", url];
         let export = Program::watching(start, &arguments).unwrap();
-        export.said(|err| err.contains("cannot send metrics").then_some(())).unwrap();
+        export.wait_for_message(|err| err.contains("cannot send metrics").then_some(())).unwrap();
         export.interrupt().unwrap().err
     };
     let err = without(&[&own[..], &[("SSL_CERT_FILE", &certificate)]].concat());

@@ -21,7 +21,11 @@ pub(super) fn rping() -> Vec<Qp> {
         Tool::start("rping", &["-s", "-a", FAR.address, "-C", count, "-S", "1500", "-V"]).unwrap();
     // It prints nothing when it is ready, but the kernel lists its identifier.
     tool::wait_for("rping listening", || {
-        anyhow::ensure!(server.is_running()?, "the server of rping ended at once: {}", server.said()?);
+        anyhow::ensure!(
+            server.is_running()?,
+            "the server of rping ended at once: {}",
+            server.standard_error()?
+        );
         let shown = tool::json("rdma", &["-j", "resource", "show", "cm_id"])?;
         let mut all = shown.as_array().into_iter().flatten();
         Ok(all.any(|id| id["state"] == "LISTEN" && id["comm"] == "rping").then_some(()))

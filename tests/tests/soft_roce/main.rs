@@ -520,7 +520,7 @@ fn without_rights_there_are_counters_still() {
     lab::up().unwrap();
     let how = Start { nobody: true, ..Start::default() };
     let program = Program::start(how, &["live", "-i", NEAR.device, "--output", "json"]).unwrap();
-    program.said(|text| text.contains("rxe0/1: counters only").then_some(())).unwrap();
+    program.wait_for_message(|text| text.contains("rxe0/1: counters only").then_some(())).unwrap();
     let before = lab::statistic(NEAR).unwrap();
     FAST.run().unwrap();
     // Once more after the last packet.

@@ -193,7 +193,11 @@ fn queue_pairs_of_the_connection_manager_are_followed() {
     let common = ["-c", count_of.as_str(), "-C", "5", "-S", "1000"];
     let mut server = Tool::start("ucmatose", &[&["-b", FAR.address][..], &common].concat()).unwrap();
     tool::wait_for("ucmatose listening", || {
-        anyhow::ensure!(server.is_running()?, "the server of ucmatose ended at once: {}", server.said()?);
+        anyhow::ensure!(
+            server.is_running()?,
+            "the server of ucmatose ended at once: {}",
+            server.standard_error()?
+        );
         let shown = tool::json("rdma", &["-j", "resource", "show", "cm_id"])?;
         let mut all = shown.as_array().into_iter().flatten();
         Ok(all.any(|id| id["state"] == "LISTEN" && id["comm"] == "ucmatose").then_some(()))
@@ -505,7 +509,7 @@ fn a_thousand_short_lives_are_whole_or_counted_and_a_kill_leaves_no_probe() {
     // Filters at TC outlive a kill on some kernels, which another test covers. Without them nothing is left, whatever
     // its name.
     Program::run(Start::default(), &["doctor", "--clean"]).unwrap();
-    before_run.again().unwrap();
+    before_run.wait_until_unloaded().unwrap();
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(crate) struct Wanted {
 
 /// Unit of a case's goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
+enum GoalUnit {
     /// Nanoseconds per packet.
     Ns,
     /// Cost relative to an in-order packet over IPv4 in the same kind of program.
@@ -32,27 +32,27 @@ enum Of {
 }
 
 /// The goal of each case; other cases have none.
-const GOALS: [(&str, Of, Goal); 20] = [
-    ("ipv4_in_order", Of::Ns, Goal::at_most(60.0, None)),
-    ("ipv4_repeat", Of::Ns, Goal::at_most(60.0, None)),
-    ("ipv6_in_order", Of::ToIpv4, Goal::at_most(1.3, None)),
-    ("vlan_in_order", Of::ToIpv4, Goal::at_most(1.3, None)),
-    ("vxlan_in_order", Of::ToIpv4, Goal::at_most(1.6, None)),
-    ("erspan2_in_order", Of::ToIpv4, Goal::at_most(1.6, None)),
-    ("precise_in_order", Of::Ns, Goal::at_most(55.0, Some(42.0))),
-    ("timed_middle", Of::Ns, Goal::at_most(55.0, Some(42.0))),
-    ("timed_answered", Of::Ns, Goal::at_most(62.0, Some(50.0))),
-    ("cnp", Of::Ns, Goal::at_most(130.0, Some(90.0))),
-    ("nak", Of::Ns, Goal::at_most(130.0, Some(90.0))),
-    ("tcp", Of::Ns, Goal::at_most(12.0, None)),
-    ("tcp_ipv6", Of::Ns, Goal::at_most(12.0, None)),
-    ("tcp_vlan", Of::Ns, Goal::at_most(12.0, None)),
-    ("udp", Of::Ns, Goal::at_most(12.0, None)),
-    ("arp", Of::Ns, Goal::at_most(12.0, None)),
-    ("known_of_65536", Of::Ns, Goal::at_most(110.0, Some(80.0))),
-    ("precise_of_65536", Of::Ns, Goal::at_most(110.0, Some(80.0))),
-    ("new_flow", Of::Ns, Goal::at_most(550.0, Some(400.0))),
-    ("precise_new_flow", Of::Ns, Goal::at_most(550.0, Some(400.0))),
+const GOALS: [(&str, GoalUnit, Goal); 20] = [
+    ("ipv4_in_order", GoalUnit::Ns, Goal::at_most(60.0, None)),
+    ("ipv4_repeat", GoalUnit::Ns, Goal::at_most(60.0, None)),
+    ("ipv6_in_order", GoalUnit::ToIpv4, Goal::at_most(1.3, None)),
+    ("vlan_in_order", GoalUnit::ToIpv4, Goal::at_most(1.3, None)),
+    ("vxlan_in_order", GoalUnit::ToIpv4, Goal::at_most(1.6, None)),
+    ("erspan2_in_order", GoalUnit::ToIpv4, Goal::at_most(1.6, None)),
+    ("precise_in_order", GoalUnit::Ns, Goal::at_most(55.0, Some(42.0))),
+    ("timed_middle", GoalUnit::Ns, Goal::at_most(55.0, Some(42.0))),
+    ("timed_answered", GoalUnit::Ns, Goal::at_most(62.0, Some(50.0))),
+    ("cnp", GoalUnit::Ns, Goal::at_most(130.0, Some(90.0))),
+    ("nak", GoalUnit::Ns, Goal::at_most(130.0, Some(90.0))),
+    ("tcp", GoalUnit::Ns, Goal::at_most(12.0, None)),
+    ("tcp_ipv6", GoalUnit::Ns, Goal::at_most(12.0, None)),
+    ("tcp_vlan", GoalUnit::Ns, Goal::at_most(12.0, None)),
+    ("udp", GoalUnit::Ns, Goal::at_most(12.0, None)),
+    ("arp", GoalUnit::Ns, Goal::at_most(12.0, None)),
+    ("known_of_65536", GoalUnit::Ns, Goal::at_most(110.0, Some(80.0))),
+    ("precise_of_65536", GoalUnit::Ns, Goal::at_most(110.0, Some(80.0))),
+    ("new_flow", GoalUnit::Ns, Goal::at_most(550.0, Some(400.0))),
+    ("precise_new_flow", GoalUnit::Ns, Goal::at_most(550.0, Some(400.0))),
 ];
 /// Cases with their unavoidable part: the sum of cases, less others.
 ///
@@ -132,7 +132,7 @@ struct Cost {
     high: Option<f64>,
     empty: Option<f64>,
     ratio: Option<f64>,
-    goal: Option<(Of, Goal)>,
+    goal: Option<(GoalUnit, Goal)>,
     /// Cost of the unavoidable part.
     floor: Option<f64>,
 }
@@ -175,8 +175,8 @@ impl Cost {
         let (of, goal) = self.goal?;
         let name = format!("{}, {}", self.name, self.program);
         Some(match of {
-            Of::Ns => Row { name, figure: self.ns, unit: " ns", goal, floor: self.floor },
-            Of::ToIpv4 => Row { name, figure: self.ratio, unit: " × IPv4", goal, floor: None },
+            GoalUnit::Ns => Row { name, figure: self.ns, unit: " ns", goal, floor: self.floor },
+            GoalUnit::ToIpv4 => Row { name, figure: self.ratio, unit: " × IPv4", goal, floor: None },
         })
     }
 

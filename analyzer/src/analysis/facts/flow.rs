@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use crate::metrics::duplicates::Copies;
+use crate::metrics::duplicates::DuplicateCounts;
 use crate::metrics::loss::signal_intervals::FlowSignalIntervals;
 use crate::metrics::pairing::{Confidence, PairingEvidence};
 use crate::sample::{Address, Direction};
@@ -93,9 +93,9 @@ pub struct Flow {
     #[serde(skip)]
     pub ecn_data: Ecn,
     /// Duplicates among all packets: the capture has them twice. Null: none.
-    #[serde(rename = "copied", serialize_with = "copied")]
-    #[cfg_attr(test, schemars(with = "Option<Copied>"))]
-    pub copies: Option<Box<Copies>>,
+    #[serde(rename = "copied", serialize_with = "duplicate_packets")]
+    #[cfg_attr(test, schemars(with = "Option<DuplicatePackets>"))]
+    pub duplicates: Option<Box<DuplicateCounts>>,
     /// CE-marked over ECN-capable packets, each once, without CNPs and ACKNOWLEDGEs: ce / (ect0 + ect1 + ce). Unit:
     /// ratio. Null: none of them is ECN-capable: ECN is off, which is not 0 %.
     pub ce_ratio: Option<f64>,
@@ -206,7 +206,7 @@ pub struct Flow {
 /// this; no ratio, rate or finding counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Copied {
+pub struct DuplicatePackets {
     /// Duplicates of packets of every kind. Unit: packets.
     pub packets: u64,
     /// Length of their outer frames. Unit: bytes.
@@ -224,37 +224,40 @@ pub struct Copied {
     pub repeats: u64,
 }
 
-impl From<&Copies> for Copied {
-    fn from(copies: &Copies) -> Self {
+impl From<&DuplicateCounts> for DuplicatePackets {
+    fn from(duplicates: &DuplicateCounts) -> Self {
         Self {
-            packets: copies.packets,
-            bytes: copies.bytes,
-            payload_bytes: copies.payload_bytes,
-            cnp_packets: copies.cnp_packets,
-            rnr_naks: copies.rnr_naks,
-            naks: copies.naks.iter().sum(),
-            repeats: copies.requests + copies.responses,
+            packets: duplicates.packets,
+            bytes: duplicates.bytes,
+            payload_bytes: duplicates.payload_bytes,
+            cnp_packets: duplicates.cnp_packets,
+            rnr_naks: duplicates.rnr_naks,
+            naks: duplicates.naks.iter().sum(),
+            repeats: duplicates.requests + duplicates.responses,
         }
     }
 }
 
-/// Writes copies as [`Copied`].
+/// Writes duplicates as [`DuplicatePackets`].
 #[expect(clippy::ref_option, reason = "serde gives the field as it is")]
-pub(super) fn copied<S: Serializer>(copies: &Option<Box<Copies>>, serializer: S) -> Result<S::Ok, S::Error> {
-    copies.as_deref().map(Copied::from).serialize(serializer)
+pub(super) fn duplicate_packets<S: Serializer>(
+    duplicates: &Option<Box<DuplicateCounts>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    duplicates.as_deref().map(DuplicatePackets::from).serialize(serializer)
 }
 
 /// UDP source ports of a flow. Nearly all have one, which needs no memory of its own.
 #[derive(Clone, Debug)]
 pub enum Ports {
-    /// One.
+    /// The only port of the flow.
     One(Port),
-    /// Any number.
+    /// Several ports, or none.
     Many(Box<[Port]>),
 }
 
 impl Default for Ports {
-    /// None.
+    /// No port.
     fn default() -> Self {
         Self::Many(Box::default())
     }

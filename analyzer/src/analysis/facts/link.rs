@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Ecn, traffic};
 use crate::analysis::{Icrc, Pause};
 use crate::ethernet::lldp::Neighbour;
-use crate::metrics::duplicates::Copies;
+use crate::metrics::duplicates::DuplicateCounts;
 use crate::sample::Direction;
 
 /// CE marks and CNPs of a link in at most 128 bins. Bins are 1.05 ms wide; the width doubles when the bins do
@@ -43,9 +43,9 @@ pub struct Link {
     /// then. Unit: packets.
     pub left_out_packets: u64,
     /// Duplicates among these packets. Null: none.
-    #[serde(rename = "copied", serialize_with = "super::flow::copied")]
-    #[cfg_attr(test, schemars(with = "Option<super::Copied>"))]
-    pub copies: Option<Box<Copies>>,
+    #[serde(rename = "copied", serialize_with = "super::flow::duplicate_packets")]
+    #[cfg_attr(test, schemars(with = "Option<super::DuplicatePackets>"))]
+    pub duplicates: Option<Box<DuplicateCounts>>,
     /// Packets other than CNP and ACKNOWLEDGE, without duplicates; the base of `ce_ratio`.
     #[serde(skip)]
     pub ecn_data: Ecn,

@@ -16,7 +16,7 @@ pub(super) mod traffic;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::metrics::duplicates::Copies;
+use crate::metrics::duplicates::DuplicateCounts;
 use crate::metrics::loss::signal_intervals::Mark;
 use rocescope_common::wire::SkipReason;
 use serde::{Serialize, Serializer};
@@ -29,8 +29,8 @@ use crate::sample::SourceKind;
 
 pub(crate) use by_link::ByLink;
 pub use flow::{
-    Ack, CeOverTime, Cnp, CompletionByOperation, Copied, Flow, FlowId, Latency, LatencyByClass, Naks, Opcode,
-    Pairing, Port, Psn, Untimed,
+    Ack, CeOverTime, Cnp, CompletionByOperation, DuplicatePackets, Flow, FlowId, Latency, LatencyByClass,
+    Naks, Opcode, Pairing, Port, Psn, Untimed,
 };
 pub use link::{Dscp, EcnOverTime, Link};
 pub(crate) use places::Places;
@@ -71,8 +71,8 @@ pub struct Facts {
     /// has the pattern of a job, at least 0.1 % of all packets are in no bin (`totals.lost.bins_dropped`) or in no
     /// flow, or as `bursts`.
     pub steps: Option<traffic::Steps>,
-    /// Why `steps` is null, in words: of the port with most data. Null: there are steps, or packets are not seen one by
-    /// one.
+    /// Reason in words why `steps` is null: of the port with most data. Null: there are steps, or packets are not seen
+    /// one by one.
     pub steps_absent: Option<&'static str>,
     /// Traffic between hosts, and messages. Null: as `bursts`.
     pub pattern: Option<traffic::Pattern>,
@@ -239,9 +239,9 @@ pub struct Totals {
     /// Flows that were closed during the run.
     pub retired: Retired,
     /// Duplicates among the RoCE packets (mirrored), without those in `counted_again`. Null: none.
-    #[serde(rename = "copied", serialize_with = "flow::copied")]
-    #[cfg_attr(test, schemars(with = "Option<Copied>"))]
-    pub copies: Option<Box<Copies>>,
+    #[serde(rename = "copied", serialize_with = "flow::duplicate_packets")]
+    #[cfg_attr(test, schemars(with = "Option<DuplicatePackets>"))]
+    pub duplicates: Option<Box<DuplicateCounts>>,
     /// Packets that several links counted.
     pub counted_again: MultiTapCounts,
 }

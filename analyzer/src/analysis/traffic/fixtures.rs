@@ -21,7 +21,7 @@ pub(crate) fn example(report: &mut crate::report::Report) {
             max_over_mean_max: 1.0,
             worst_ns: 1,
         });
-        group.ways = Some(vec![crate::analysis::Way {
+        group.ways = Some(vec![crate::analysis::DirectionBalance {
             sources: vec![host],
             bytes: vec![1, 1],
             packets: 2,

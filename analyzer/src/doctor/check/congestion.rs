@@ -1,6 +1,6 @@
 //! Congestion control: ECN at both ends, and the CNPs between them.
 
-use super::{Sheet, Status};
+use super::{CheckList, Status};
 use crate::doctor::facts::{DeviceFacts, PortFacts};
 use crate::host::net::dcb::{Dcb, Priorities};
 
@@ -10,7 +10,7 @@ pub(super) fn ecn(
     port: &PortFacts,
     lossless: Priorities,
     name: &str,
-    sheet: &mut Sheet,
+    checks: &mut CheckList,
 ) {
     let settings = &port.settings;
     for (id, side, folder) in [
@@ -26,17 +26,17 @@ pub(super) fn ecn(
         let why = "senders get no congestion notification; only PFC limits their rate";
         match (on.first(), off.first(), settings.dcqcn) {
             // Without PFC the priority that RoCE uses is unknown: one enabled priority suffices.
-            (_, Some(first), _) if !lossless.is_empty() || on.is_empty() => sheet.say(
+            (_, Some(first), _) if !lossless.is_empty() || on.is_empty() => checks.say(
                 (id, Status::Warning),
                 name,
                 format!("disabled on priority {}", list(&off)),
                 why,
                 format!("echo 1 > /sys/class/net/{name}/ecn/{folder}/enable/{first}"),
             ),
-            (Some(_), ..) => sheet.ok(id, name, format!("enabled on priority {}", list(&on))),
-            (None, _, Some(true)) => sheet.ok(id, name, "enabled (one setting for all priorities)"),
+            (Some(_), ..) => checks.ok(id, name, format!("enabled on priority {}", list(&on))),
+            (None, _, Some(true)) => checks.ok(id, name, "enabled (one setting for all priorities)"),
             (None, _, Some(false)) => {
-                sheet.say(
+                checks.say(
                     (id, Status::Warning),
                     name,
                     "disabled (one setting for all priorities)",
@@ -47,7 +47,7 @@ pub(super) fn ecn(
             (None, _, None) => {
                 let driver = device.driver.as_deref().unwrap_or("this driver");
                 let why = format!("{driver} reports it in none of the known places (--verbose lists them)");
-                sheet.unknown(id, name, &why);
+                checks.unknown(id, name, &why);
             }
         }
     }
@@ -88,7 +88,7 @@ pub(super) fn cnp(
     dcb: Option<&Dcb>,
     lossless: Priorities,
     name: &str,
-    sheet: &mut Sheet,
+    checks: &mut CheckList,
 ) {
     let settings = &port.settings;
     let byte = |value: Option<u64>| value.and_then(|value| u8::try_from(value).ok());
@@ -103,12 +103,12 @@ pub(super) fn cnp(
         (None, None) => {
             let driver = device.driver.as_deref().unwrap_or("this driver");
             let why = format!("{driver} reports it in none of the known places (--verbose lists them)");
-            sheet.unknown("cnp.priority", name, &why);
+            checks.unknown("cnp.priority", name, &why);
             return;
         }
     };
     if !priority.is_some_and(|priority| lossless.has(priority)) {
-        sheet.ok("cnp.priority", name, value);
+        checks.ok("cnp.priority", name, value);
         return;
     }
     let set = match device.driver.as_deref() {
@@ -123,7 +123,7 @@ pub(super) fn cnp(
         }
         _ => format!("echo 48 > /sys/kernel/debug/mlx5/{}/cc_params/np_cnp_dscp", pci(device)),
     };
-    sheet.say(
+    checks.say(
         ("cnp.priority", Status::Warning),
         name,
         value,

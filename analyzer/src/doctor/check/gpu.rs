@@ -1,6 +1,6 @@
 //! GPUs: the nearest NICs, the PCIe links, and GPUDirect RDMA.
 
-use super::{Entry, Sheet, Status};
+use super::{CheckList, Entry, Status};
 use crate::doctor::facts::{DeviceFacts, HostFacts};
 use crate::host::kernel::KernelVersion;
 use crate::host::pci::{Distance, Gpu, PciDevice};
@@ -31,7 +31,7 @@ pub(super) const ENTRIES: &[Entry] = &[
 /// The first kernel that lets RDMA devices use dma-buf.
 const DMA_BUF: KernelVersion = KernelVersion::new(5, 12, 0);
 
-pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
+pub(super) fn check(facts: &HostFacts, checks: &mut CheckList) {
     let nics: Vec<(&DeviceFacts, &PciDevice)> = facts
         .devices
         .iter()
@@ -40,16 +40,16 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
         .collect();
     for gpu in &facts.gpus {
         let subject = subject(gpu);
-        link(gpu, &subject, sheet);
+        link(gpu, &subject, checks);
         let (distance, near) = nearest(gpu, &nics);
         let name = near.join(", ");
         match distance {
             None => {}
             Some(distance @ (Distance::Switch | Distance::Node)) => {
                 let place = if distance == Distance::Switch { "below the same PCIe switch" } else { "in the same NUMA node" };
-                sheet.ok("gpu.nic", &subject, format!("{name}, {place}"));
+                checks.ok("gpu.nic", &subject, format!("{name}, {place}"));
             }
-            Some(Distance::Far) => sheet.say(
+            Some(Distance::Far) => checks.say(
                 ("gpu.nic", Status::Warning),
                 &subject,
                 format!("{name}, in another NUMA node"),
@@ -57,7 +57,7 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
                 "use a NIC slot near the GPU, or bind the process to a GPU near the NIC (NCCL_IB_HCA, CUDA_VISIBLE_DEVICES)",
             ),
             Some(Distance::Unknown) => {
-                sheet.unknown("gpu.nic", &subject, "the kernel reports no NUMA node for the GPU or the NICs");
+                checks.unknown("gpu.nic", &subject, "the kernel reports no NUMA node for the GPU or the NICs");
             }
         }
     }
@@ -65,9 +65,9 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
     if nics.is_empty() || facts.gpus.is_empty() {
         return;
     }
-    memory(facts, sheet);
-    iommu(facts, &nics, sheet);
-    acs(facts, &nics, sheet);
+    memory(facts, checks);
+    iommu(facts, &nics, checks);
+    acs(facts, &nics, checks);
 }
 
 /// The nearest NICs. Of those below the same switch, the ones that share most bridges with the GPU:
@@ -86,9 +86,9 @@ fn subject(gpu: &Gpu) -> String {
     format!("{} GPU {}", gpu.vendor, gpu.pci.address)
 }
 
-fn link(gpu: &Gpu, subject: &str, sheet: &mut Sheet) {
+fn link(gpu: &Gpu, subject: &str, checks: &mut CheckList) {
     match (gpu.pci.link.width, gpu.pci.link.max_width) {
-        (Some(width), Some(max)) if width < max => sheet.say(
+        (Some(width), Some(max)) if width < max => checks.say(
             ("gpu.link", Status::Warning),
             subject,
             format!("{width} of {max} lanes"),
@@ -97,13 +97,13 @@ fn link(gpu: &Gpu, subject: &str, sheet: &mut Sheet) {
         ),
         (Some(width), Some(_)) => {
             let speed = gpu.pci.link.speed.map_or_else(String::new, |speed| format!(" at {speed} GT/s"));
-            sheet.ok("gpu.link", subject, format!("{width} lanes{speed}"));
+            checks.ok("gpu.link", subject, format!("{width} lanes{speed}"));
         }
-        _ => sheet.unknown("gpu.link", subject, "the PCIe link width cannot be read"),
+        _ => checks.unknown("gpu.link", subject, "the PCIe link width cannot be read"),
     }
 }
 
-fn memory(facts: &HostFacts, sheet: &mut Sheet) {
+fn memory(facts: &HostFacts, checks: &mut CheckList) {
     const ID: &str = "gpudirect.memory";
     let direct = &facts.gpudirect;
     let new_enough = facts.kernel.version.is_some_and(|version| version >= DMA_BUF);
@@ -118,8 +118,8 @@ fn memory(facts: &HostFacts, sheet: &mut Sheet) {
             _ => None,
         };
         match way {
-            Some(way) => sheet.ok(ID, "host", format!("{vendor}: {way}")),
-            None => sheet.say(
+            Some(way) => checks.ok(ID, "host", format!("{vendor}: {way}")),
+            None => checks.say(
                 (ID, Status::Warning),
                 "host",
                 format!("{vendor}: none"),
@@ -134,7 +134,7 @@ fn memory(facts: &HostFacts, sheet: &mut Sheet) {
     }
 }
 
-fn iommu(facts: &HostFacts, nics: &[(&DeviceFacts, &PciDevice)], sheet: &mut Sheet) {
+fn iommu(facts: &HostFacts, nics: &[(&DeviceFacts, &PciDevice)], checks: &mut CheckList) {
     const ID: &str = "gpudirect.iommu";
     let nics = nics.iter().map(|(device, pci)| (device.name.clone(), *pci));
     let gpus = facts.gpus.iter().map(|gpu| (subject(gpu), &gpu.pci));
@@ -144,9 +144,9 @@ fn iommu(facts: &HostFacts, nics: &[(&DeviceFacts, &PciDevice)], sheet: &mut She
         .map(|(name, _)| name)
         .collect();
     if translated.is_empty() {
-        sheet.ok(ID, "host", "disabled or passthrough");
+        checks.ok(ID, "host", "disabled or passthrough");
     } else {
-        sheet.say(
+        checks.say(
             (ID, Status::Warning),
             "host",
             format!("translates addresses of {}", translated.join(", ")),
@@ -156,7 +156,7 @@ fn iommu(facts: &HostFacts, nics: &[(&DeviceFacts, &PciDevice)], sheet: &mut She
     }
 }
 
-fn acs(facts: &HostFacts, nics: &[(&DeviceFacts, &PciDevice)], sheet: &mut Sheet) {
+fn acs(facts: &HostFacts, nics: &[(&DeviceFacts, &PciDevice)], checks: &mut CheckList) {
     const ID: &str = "gpudirect.acs";
     for (device, pci) in nics {
         let near = || facts.gpus.iter().filter(|gpu| gpu.pci.distance(pci) == Distance::Switch);
@@ -170,15 +170,15 @@ fn acs(facts: &HostFacts, nics: &[(&DeviceFacts, &PciDevice)], sheet: &mut Sheet
         let redirecting =
             redirecting.map(|bridges| bridges.iter().filter(between).cloned().collect::<Vec<_>>());
         match redirecting.as_deref() {
-            Some([]) => sheet.ok(ID, &device.name, "no redirection"),
-            Some(bridges) => sheet.say(
+            Some([]) => checks.ok(ID, &device.name, "no redirection"),
+            Some(bridges) => checks.say(
                 (ID, Status::Warning),
                 &device.name,
                 format!("redirected at {}", bridges.join(", ")),
                 "peer-to-peer traffic between this NIC and its GPU is routed through the root complex",
                 format!("disable ACS in the firmware settings, or: setpci -s {} ECAP_ACS+0x6.w=0000 (until the next boot; not on hosts with virtual machines)", bridges.first().map_or("", String::as_str)),
             ),
-            None => sheet.unknown(ID, &device.name, "reading the PCI configuration space requires root"),
+            None => checks.unknown(ID, &device.name, "reading the PCI configuration space requires root"),
         }
     }
 }

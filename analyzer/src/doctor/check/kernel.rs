@@ -1,6 +1,6 @@
 //! Prerequisites of `live`: kernel features, capabilities of this process, leftovers of earlier runs.
 
-use super::{Entry, Sheet, Status};
+use super::{CheckList, Entry, Status};
 use crate::doctor::facts::HostFacts;
 use crate::host::kernel::{Capability, KernelVersion, OLDEST, PERFMON_SUFFICES};
 use crate::host::net::hook::{FRAGS_SINCE, ONE_BUFFER_MTU, TCX_SINCE};
@@ -58,26 +58,26 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
 ];
 
-pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
+pub(super) fn check(facts: &HostFacts, checks: &mut CheckList) {
     let kernel = &facts.kernel;
     match (kernel.version, &kernel.release) {
-        (Some(version), Some(release)) if version < OLDEST => sheet.say(
+        (Some(version), Some(release)) if version < OLDEST => checks.say(
             ("kernel.version", Status::Warning),
             HOST,
             release,
             format!("`rocescope live` needs {OLDEST} or newer; counters and `replay` work"),
             format!("boot kernel {OLDEST} or newer"),
         ),
-        (Some(_), Some(release)) => sheet.ok("kernel.version", HOST, release),
-        _ => sheet.unknown("kernel.version", HOST, "/proc/sys/kernel/osrelease cannot be read"),
+        (Some(_), Some(release)) => checks.ok("kernel.version", HOST, release),
+        _ => checks.unknown("kernel.version", HOST, "/proc/sys/kernel/osrelease cannot be read"),
     }
     if let Some(version) = kernel.version.filter(|version| *version >= OLDEST) {
-        features(version, sheet);
+        features(version, checks);
     }
     if kernel.btf {
-        sheet.ok("kernel.btf", HOST, "present");
+        checks.ok("kernel.btf", HOST, "present");
     } else {
-        sheet.say(
+        checks.say(
             ("kernel.btf", Status::Warning),
             HOST,
             "absent",
@@ -85,12 +85,12 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
             "use a kernel built with CONFIG_DEBUG_INFO_BTF=y, such as the distribution's",
         );
     }
-    capabilities(facts, sheet);
-    probes(facts, sheet);
+    capabilities(facts, checks);
+    probes(facts, checks);
     match kernel.sandbox_missing.as_deref() {
         None => {}
-        Some([]) => sheet.ok("kernel.sandbox", HOST, "all parts"),
-        Some(missing) => sheet.say(
+        Some([]) => checks.ok("kernel.sandbox", HOST, "all parts"),
+        Some(missing) => checks.say(
             ("kernel.sandbox", Status::Info),
             HOST,
             missing.join("; "),
@@ -98,11 +98,11 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
             "",
         ),
     }
-    sysctls(facts, sheet);
-    stale_filters(facts, sheet);
+    sysctls(facts, checks);
+    stale_filters(facts, checks);
 }
 
-fn features(version: KernelVersion, sheet: &mut Sheet) {
+fn features(version: KernelVersion, checks: &mut CheckList) {
     const ID: &str = "kernel.features";
     let mut lesser = Vec::new();
     if version < TCX_SINCE {
@@ -116,22 +116,22 @@ fn features(version: KernelVersion, sheet: &mut Sheet) {
         ));
     }
     if lesser.is_empty() {
-        sheet.ok(ID, HOST, "all available");
+        checks.ok(ID, HOST, "all available");
     } else {
         let why = "`live` works, with identical counts";
-        sheet.say((ID, Status::Info), HOST, lesser.join("; "), why, "");
+        checks.say((ID, Status::Info), HOST, lesser.join("; "), why, "");
     }
 }
 
 /// Interfaces without leftovers share one entry: hosts with containers have hundreds.
-fn stale_filters(facts: &HostFacts, sheet: &mut Sheet) {
+fn stale_filters(facts: &HostFacts, checks: &mut CheckList) {
     const ID: &str = "filters.stale";
     let mut clean = 0;
     let mut unknown = Vec::new();
     for interface in &facts.interfaces {
         match interface.stale_filters {
             Some(0) => clean += 1,
-            Some(count) => sheet.say(
+            Some(count) => checks.say(
                 (ID, Status::Warning),
                 &interface.name,
                 count.to_string(),
@@ -143,12 +143,12 @@ fn stale_filters(facts: &HostFacts, sheet: &mut Sheet) {
     }
     match clean {
         0 => {}
-        1 => sheet.ok(ID, HOST, "none (1 interface)"),
-        _ => sheet.ok(ID, HOST, format!("none ({clean} interfaces)")),
+        1 => checks.ok(ID, HOST, "none (1 interface)"),
+        _ => checks.ok(ID, HOST, format!("none ({clean} interfaces)")),
     }
     if !unknown.is_empty() {
         let why = format!("the TC filters of {} cannot be listed", unknown.join(", "));
-        sheet.unknown(ID, HOST, &why);
+        checks.unknown(ID, HOST, &why);
     }
 }
 
@@ -170,51 +170,51 @@ fn rights(facts: &HostFacts, missing: &[&str]) -> String {
     )
 }
 
-fn capabilities(facts: &HostFacts, sheet: &mut Sheet) {
+fn capabilities(facts: &HostFacts, checks: &mut CheckList) {
     let missing = facts.kernel.missing_capabilities.as_deref();
     match missing {
-        Some([]) => sheet.ok("kernel.capabilities", HOST, "all required ones present"),
-        Some(missing @ ["CAP_NET_RAW"]) => sheet.say(
+        Some([]) => checks.ok("kernel.capabilities", HOST, "all required ones present"),
+        Some(missing @ ["CAP_NET_RAW"]) => checks.say(
             ("kernel.capabilities", Status::Info),
             HOST,
             "CAP_NET_RAW missing",
             "`rocescope live` works without promiscuous mode; the RDMA sniffer and LLDP are not available",
             rights(facts, missing),
         ),
-        Some(missing) => sheet.say(
+        Some(missing) => checks.say(
             ("kernel.capabilities", Status::Warning),
             HOST,
             format!("{} missing", missing.join(", ")),
             "`rocescope live` cannot attach, and some checks remain unknown",
             rights(facts, missing),
         ),
-        None => sheet.unknown("kernel.capabilities", HOST, "/proc/self/status cannot be read"),
+        None => checks.unknown("kernel.capabilities", HOST, "/proc/self/status cannot be read"),
     }
     match facts.kernel.initial_user_namespace {
-        Some(true) => sheet.ok("kernel.user_namespace", HOST, "initial"),
-        Some(false) => sheet.say(
+        Some(true) => checks.ok("kernel.user_namespace", HOST, "initial"),
+        Some(false) => checks.say(
             ("kernel.user_namespace", Status::Warning),
             HOST,
             "not the initial one",
             "capabilities of this user namespace do not permit eBPF",
             "run rocescope on the host, or in a privileged container without user namespaces",
         ),
-        None => sheet.unknown("kernel.user_namespace", HOST, "/proc/self/uid_map cannot be read"),
+        None => checks.unknown("kernel.user_namespace", HOST, "/proc/self/uid_map cannot be read"),
     }
     let lacks_bpf = missing.is_some_and(|missing| missing.contains(&"CAP_BPF"));
     match facts.kernel.unprivileged_bpf_disabled {
-        Some(disabled) if disabled != 0 && lacks_bpf => sheet.say(
+        Some(disabled) if disabled != 0 && lacks_bpf => checks.say(
             ("kernel.unprivileged_bpf", Status::Info),
             HOST,
             disabled.to_string(),
             "this process lacks CAP_BPF and may not load programs",
             "grant it CAP_BPF; kernel.unprivileged_bpf_disabled=0 would open eBPF to every user",
         ),
-        Some(0) => sheet.ok("kernel.unprivileged_bpf", HOST, "0, eBPF open to every user"),
+        Some(0) => checks.ok("kernel.unprivileged_bpf", HOST, "0, eBPF open to every user"),
         Some(disabled) => {
-            sheet.ok("kernel.unprivileged_bpf", HOST, format!("{disabled}, eBPF requires CAP_BPF"));
+            checks.ok("kernel.unprivileged_bpf", HOST, format!("{disabled}, eBPF requires CAP_BPF"));
         }
-        None => sheet.unknown(
+        None => checks.unknown(
             "kernel.unprivileged_bpf",
             HOST,
             "/proc/sys/kernel/unprivileged_bpf_disabled cannot be read",
@@ -222,76 +222,76 @@ fn capabilities(facts: &HostFacts, sheet: &mut Sheet) {
     }
 }
 
-/// Who may attach probes. Without any of the three capabilities, `kernel.capabilities` has the reason.
-fn probes(facts: &HostFacts, sheet: &mut Sheet) {
+/// Checks who may attach probes. Without any of the three capabilities, `kernel.capabilities` has the reason.
+fn probes(facts: &HostFacts, checks: &mut CheckList) {
     const ID: &str = "kernel.perf_paranoid";
     let kernel = &facts.kernel;
     let missing = kernel.missing_capabilities.as_deref().unwrap_or_default();
     let has_perfmon = !missing.contains(&Capability::Perfmon.name());
     match kernel.perf_event_paranoid {
         Some(level) if level <= PERFMON_SUFFICES => {
-            sheet.ok(ID, HOST, format!("{level}, CAP_PERFMON suffices for probes"));
+            checks.ok(ID, HOST, format!("{level}, CAP_PERFMON suffices for probes"));
         }
-        Some(level) if kernel.may_administer == Some(false) && has_perfmon => sheet.say(
+        Some(level) if kernel.may_administer == Some(false) && has_perfmon => checks.say(
             (ID, Status::Info),
             HOST,
             level.to_string(),
             "kernels of Debian and Ubuntu then refuse probes without CAP_SYS_ADMIN: `live` and the agent count packets, and do not follow queue pairs by their control path",
             "sysctl kernel.perf_event_paranoid=2 (in /etc/sysctl.d/ to keep it), or run it as root",
         ),
-        Some(level) => sheet.ok(
+        Some(level) => checks.ok(
             ID,
             HOST,
             format!("{level}, kernels of Debian and Ubuntu require CAP_SYS_ADMIN for probes"),
         ),
-        None => sheet.unknown(ID, HOST, "/proc/sys/kernel/perf_event_paranoid cannot be read"),
+        None => checks.unknown(ID, HOST, "/proc/sys/kernel/perf_event_paranoid cannot be read"),
     }
 }
 
-fn sysctls(facts: &HostFacts, sheet: &mut Sheet) {
+fn sysctls(facts: &HostFacts, checks: &mut CheckList) {
     let kernel = &facts.kernel;
     match kernel.bpf_jit {
-        Some(true) => sheet.ok("kernel.bpf_jit", HOST, "on"),
-        Some(false) => sheet.say(
+        Some(true) => checks.ok("kernel.bpf_jit", HOST, "on"),
+        Some(false) => checks.say(
             ("kernel.bpf_jit", Status::Warning),
             HOST,
             "off",
             "programs are interpreted, at several times the cost per packet",
             "sysctl net.core.bpf_jit_enable=1",
         ),
-        None => sheet.unknown(
+        None => checks.unknown(
             "kernel.bpf_jit",
             HOST,
             "only root in the initial network namespace can read net.core.bpf_jit_enable",
         ),
     }
     match kernel.bpf_jit_harden {
-        Some(2) => sheet.say(
+        Some(2) => checks.say(
             ("kernel.bpf_jit_harden", Status::Info),
             HOST,
             "2",
             "constants are blinded in programs loaded by root too, which raises the cost per packet",
             "sysctl net.core.bpf_jit_harden=1 while measuring, if your security policy permits",
         ),
-        Some(0) => sheet.ok("kernel.bpf_jit_harden", HOST, "0, off"),
+        Some(0) => checks.ok("kernel.bpf_jit_harden", HOST, "0, off"),
         Some(value) => {
-            sheet.ok("kernel.bpf_jit_harden", HOST, format!("{value}, unprivileged programs only"));
+            checks.ok("kernel.bpf_jit_harden", HOST, format!("{value}, unprivileged programs only"));
         }
-        None => sheet.unknown(
+        None => checks.unknown(
             "kernel.bpf_jit_harden",
             HOST,
             "only root in the initial network namespace can read net.core.bpf_jit_harden",
         ),
     }
     match kernel.bpf_stats {
-        Some(1) => sheet.say(
+        Some(1) => checks.say(
             ("kernel.bpf_stats", Status::Info),
             HOST,
             "1",
             "the kernel reads the clock twice per program run",
             "sysctl kernel.bpf_stats_enabled=0",
         ),
-        Some(value) => sheet.ok("kernel.bpf_stats", HOST, format!("{value}, off")),
-        None => sheet.unknown("kernel.bpf_stats", HOST, "kernel.bpf_stats_enabled cannot be read"),
+        Some(value) => checks.ok("kernel.bpf_stats", HOST, format!("{value}, off")),
+        None => checks.unknown("kernel.bpf_stats", HOST, "kernel.bpf_stats_enabled cannot be read"),
     }
 }

@@ -1,6 +1,6 @@
 //! The settings that make RoCE lossless: priorities, PFC, ECN, CNPs, pause, buffers.
 
-use super::{Entry, Sheet, Status, congestion};
+use super::{CheckList, Entry, Status, congestion};
 use crate::doctor::facts::{DeviceFacts, HostFacts, InterfaceFacts, PortFacts};
 use crate::host::net::dcb::{Dcb, Priorities, SELECT_PCP};
 use crate::host::rdma::settings::Trust;
@@ -66,14 +66,14 @@ definitions! {
         "At 100 Gb/s it holds 0.3 ms of frames with 4 kB: a burst while its processor is busy overflows it";
 }
 
-pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
+pub(super) fn check(facts: &HostFacts, checks: &mut CheckList) {
     for interface in facts.interfaces.iter().filter(|i| !i.devices.is_empty() && i.below.is_empty()) {
-        rings(interface, sheet);
-        pause(interface, sheet);
+        rings(interface, checks);
+        pause(interface, checks);
     }
     for (device, port) in facts.roce_ports().filter(|(device, _)| !device.software) {
         for interface in facts.ethernet_of(port) {
-            lossless(facts, device, port, interface, sheet);
+            lossless(facts, device, port, interface, checks);
         }
     }
 }
@@ -83,48 +83,48 @@ fn lossless(
     device: &DeviceFacts,
     port: &PortFacts,
     interface: &InterfaceFacts,
-    sheet: &mut Sheet,
+    checks: &mut CheckList,
 ) {
     let name = interface.name.as_str();
-    trust(port, name, sheet);
+    trust(port, name, checks);
     let dcb = interface.dcb.as_ref();
     let lossless = dcb.and_then(|dcb| dcb.pfc).map(|pfc| pfc.enabled);
     if let Some(dcb) = dcb {
-        dscp_map(dcb, name, sheet);
-        pfc(lossless, interface, sheet);
-        roce_priority(facts, device, port, dcb, name, sheet);
-        buffers(dcb, lossless.unwrap_or_default(), name, sheet);
+        dscp_map(dcb, name, checks);
+        pfc(lossless, interface, checks);
+        roce_priority(facts, device, port, dcb, name, checks);
+        buffers(dcb, lossless.unwrap_or_default(), name, checks);
     } else {
         for id in ["pfc.enabled", "qos.roce_priority", "buffer.lossless"] {
-            sheet.unknown(id, name, "the driver does not support DCB, or the kernel was built without it");
+            checks.unknown(id, name, "the driver does not support DCB, or the kernel was built without it");
         }
     }
     let lossless = lossless.unwrap_or_default();
-    congestion::ecn(device, port, lossless, name, sheet);
-    congestion::cnp(device, port, dcb, lossless, name, sheet);
-    cm(device, port, lossless, sheet);
+    congestion::ecn(device, port, lossless, name, checks);
+    congestion::cnp(device, port, dcb, lossless, name, checks);
+    cm(device, port, lossless, checks);
 }
 
-fn rings(interface: &InterfaceFacts, sheet: &mut Sheet) {
+fn rings(interface: &InterfaceFacts, checks: &mut CheckList) {
     let name = &interface.name;
     match interface.rings {
-        Some(rings) if rings.rx < SMALL_RING && rings.rx < rings.rx_max => sheet.say(
+        Some(rings) if rings.rx < SMALL_RING && rings.rx < rings.rx_max => checks.say(
             ("ring.receive", Status::Info),
             name,
             format!("{} of {}", rings.rx, rings.rx_max),
             "a short burst of TCP, Soft-RoCE or mirrored traffic overflows it; hardware RoCE does not use it",
             format!("ethtool -G {name} rx {} (the link may flap)", rings.rx_max.min(8192)),
         ),
-        Some(rings) => sheet.ok("ring.receive", name, format!("{} of {}", rings.rx, rings.rx_max)),
-        None => sheet.unknown("ring.receive", name, "the driver reports no ring sizes"),
+        Some(rings) => checks.ok("ring.receive", name, format!("{} of {}", rings.rx, rings.rx_max)),
+        None => checks.unknown("ring.receive", name, "the driver reports no ring sizes"),
     }
 }
 
-fn pause(interface: &InterfaceFacts, sheet: &mut Sheet) {
+fn pause(interface: &InterfaceFacts, checks: &mut CheckList) {
     let name = &interface.name;
     let pfc = interface.dcb.as_ref().and_then(|dcb| dcb.pfc).map(|pfc| pfc.enabled);
     let Some(pause) = interface.pause else {
-        sheet.unknown("pause.global", name, "the driver reports no pause settings");
+        checks.unknown("pause.global", name, "the driver reports no pause settings");
         return;
     };
     let way = match (pause.rx, pause.tx) {
@@ -136,19 +136,19 @@ fn pause(interface: &InterfaceFacts, sheet: &mut Sheet) {
     let change = format!("ethtool -A {name} autoneg off rx off tx off");
     match pfc {
         _ if way == "off" => {
-            sheet.ok("pause.global", name, way);
+            checks.ok("pause.global", name, way);
             if pfc.is_some_and(|pfc| !pfc.is_empty()) {
-                sheet.ok("pfc.with_global_pause", name, "off");
+                checks.ok("pfc.with_global_pause", name, "off");
             }
         }
-        Some(pfc) if !pfc.is_empty() => sheet.say(
+        Some(pfc) if !pfc.is_empty() => checks.say(
             ("pfc.with_global_pause", Status::Critical),
             name,
             format!("{way}, PFC on priority {pfc}"),
             "global pause and PFC are mutually exclusive: PFC may have no effect",
             change,
         ),
-        _ => sheet.say(
+        _ => checks.say(
             ("pause.global", Status::Info),
             name,
             way,
@@ -158,10 +158,10 @@ fn pause(interface: &InterfaceFacts, sheet: &mut Sheet) {
     }
 }
 
-fn trust(port: &PortFacts, name: &str, sheet: &mut Sheet) {
+fn trust(port: &PortFacts, name: &str, checks: &mut CheckList) {
     match port.settings.trust {
-        Some(Trust::Dscp) => sheet.ok("qos.trust", name, "dscp"),
-        Some(Trust::Pcp) => sheet.say(
+        Some(Trust::Dscp) => checks.ok("qos.trust", name, "dscp"),
+        Some(Trust::Pcp) => checks.say(
             ("qos.trust", Status::Warning),
             name,
             "pcp",
@@ -173,11 +173,11 @@ fn trust(port: &PortFacts, name: &str, sheet: &mut Sheet) {
                 format!("dcb app add dev {name} dscp-prio 26:3 (use the fabric's DSCP and priority; the driver trusts DSCP once one is mapped)")
             },
         ),
-        None => sheet.unknown("qos.trust", name, "the driver does not report it"),
+        None => checks.unknown("qos.trust", name, "the driver does not report it"),
     }
 }
 
-fn dscp_map(dcb: &Dcb, name: &str, sheet: &mut Sheet) {
+fn dscp_map(dcb: &Dcb, name: &str, checks: &mut CheckList) {
     let mapped = |priority: u8| -> Vec<String> {
         let dscps = (0..64).filter(|dscp| dcb.priority_of_dscp(*dscp) == Some(priority));
         dscps.map(|dscp: u8| dscp.to_string()).collect()
@@ -192,9 +192,9 @@ fn dscp_map(dcb: &Dcb, name: &str, sheet: &mut Sheet) {
         format!("PCP {}{dei} → {}", app.protocol % 8, app.priority)
     }));
     if rows.is_empty() {
-        sheet.unknown("qos.dscp_map", name, "no explicit DSCP or PCP mapping; the driver's default applies");
+        checks.unknown("qos.dscp_map", name, "no explicit DSCP or PCP mapping; the driver's default applies");
     } else {
-        sheet.ok("qos.dscp_map", name, rows.join("; "));
+        checks.ok("qos.dscp_map", name, rows.join("; "));
     }
 }
 
@@ -216,26 +216,26 @@ pub(super) fn set_pfc(interface: &InterfaceFacts, priorities: &str) -> String {
     }
 }
 
-fn pfc(lossless: Option<Priorities>, interface: &InterfaceFacts, sheet: &mut Sheet) {
+fn pfc(lossless: Option<Priorities>, interface: &InterfaceFacts, checks: &mut CheckList) {
     let name = interface.name.as_str();
     let change = format!("{}; use the priority configured on the switch", set_pfc(interface, "3:on"));
     match lossless {
-        None => sheet.unknown("pfc.enabled", name, "the driver does not report it"),
-        Some(set) if set.is_empty() => sheet.say(
+        None => checks.unknown("pfc.enabled", name, "the driver does not report it"),
+        Some(set) if set.is_empty() => checks.say(
             ("pfc.enabled", Status::Info),
             name,
             "none",
             "RoCE is not lossless here: it relies on ECN and retransmission, which suits only fabrics designed for that",
             change,
         ),
-        Some(set) if set.iter().count() > MOST_LOSSLESS => sheet.say(
+        Some(set) if set.iter().count() > MOST_LOSSLESS => checks.say(
             ("pfc.enabled", Status::Warning),
             name,
             set.to_string(),
             "each lossless priority needs buffer headroom at every hop; shared among this many, it is too small",
             change,
         ),
-        Some(set) => sheet.ok("pfc.enabled", name, set.to_string()),
+        Some(set) => checks.ok("pfc.enabled", name, set.to_string()),
     }
 }
 
@@ -276,18 +276,18 @@ fn roce_priority(
     port: &PortFacts,
     dcb: &Dcb,
     name: &str,
-    sheet: &mut Sheet,
+    checks: &mut CheckList,
 ) {
     let classes = classes(facts, device, port);
     let lossless = dcb.pfc.map(|pfc| pfc.enabled).unwrap_or_default();
     if classes.is_empty() {
-        sheet.unknown("qos.roce_priority", name, "no configured traffic class can be read");
+        checks.unknown("qos.roce_priority", name, "no configured traffic class can be read");
         return;
     }
     for (class, source) in classes {
         let dscp = u8::try_from(class >> 2 & 0x3f).unwrap_or_default();
         let Some(priority) = dcb.priority_of_dscp(dscp) else {
-            sheet.unknown(
+            checks.unknown(
                 "qos.roce_priority",
                 name,
                 &format!("DSCP {dscp} ({source}) has no explicit priority mapping"),
@@ -296,9 +296,9 @@ fn roce_priority(
         };
         let value = format!("DSCP {dscp} → priority {priority} ({source})");
         if lossless.is_empty() || lossless.has(priority) {
-            sheet.ok("qos.roce_priority", name, value);
+            checks.ok("qos.roce_priority", name, value);
         } else {
-            sheet.say(
+            checks.say(
                 ("qos.roce_priority", Status::Critical),
                 name,
                 value,
@@ -309,10 +309,10 @@ fn roce_priority(
     }
 }
 
-fn cm(device: &DeviceFacts, port: &PortFacts, lossless: Priorities, sheet: &mut Sheet) {
+fn cm(device: &DeviceFacts, port: &PortFacts, lossless: Priorities, checks: &mut CheckList) {
     let subject = format!("{}/{}", device.name, port.port.number);
     match port.settings.cm_tos {
-        Some(0) if !lossless.is_empty() => sheet.say(
+        Some(0) if !lossless.is_empty() => checks.say(
             ("cm.tos", Status::Info),
             &subject,
             "0",
@@ -322,8 +322,8 @@ fn cm(device: &DeviceFacts, port: &PortFacts, lossless: Priorities, sheet: &mut 
                 device.name, port.port.number
             ),
         ),
-        Some(tos) => sheet.ok("cm.tos", &subject, tos.to_string()),
-        None => sheet.unknown(
+        Some(tos) => checks.ok("cm.tos", &subject, tos.to_string()),
+        None => checks.unknown(
             "cm.tos",
             &subject,
             "configfs has it only after `cma_roce_tos` has created the device's entry; the default is 0",
@@ -331,9 +331,9 @@ fn cm(device: &DeviceFacts, port: &PortFacts, lossless: Priorities, sheet: &mut 
     }
 }
 
-fn buffers(dcb: &Dcb, lossless: Priorities, name: &str, sheet: &mut Sheet) {
+fn buffers(dcb: &Dcb, lossless: Priorities, name: &str, checks: &mut CheckList) {
     let Some(buffers) = dcb.buffers.filter(|buffers| buffers.total > 0) else {
-        sheet.unknown("buffer.lossless", name, "the driver does not report its receive buffers");
+        checks.unknown("buffer.lossless", name, "the driver does not report its receive buffers");
         return;
     };
     let buffer_of =
@@ -347,7 +347,7 @@ fn buffers(dcb: &Dcb, lossless: Priorities, name: &str, sheet: &mut Sheet) {
         );
         let shared = (0..8).any(|other| !lossless.has(other) && buffer_of(other) == buffer);
         if size == 0 {
-            sheet.say(
+            checks.say(
                 ("buffer.lossless", Status::Critical),
                 name,
                 value,
@@ -355,7 +355,7 @@ fn buffers(dcb: &Dcb, lossless: Priorities, name: &str, sheet: &mut Sheet) {
                 change,
             );
         } else if shared {
-            sheet.say(
+            checks.say(
                 ("buffer.lossless", Status::Warning),
                 name,
                 value,
@@ -363,7 +363,7 @@ fn buffers(dcb: &Dcb, lossless: Priorities, name: &str, sheet: &mut Sheet) {
                 change,
             );
         } else {
-            sheet.ok("buffer.lossless", name, value);
+            checks.ok("buffer.lossless", name, value);
         }
     }
 }

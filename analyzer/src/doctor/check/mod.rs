@@ -82,11 +82,11 @@ pub(crate) const DEFINITIONS: [&[Definition]; 2] = [port::DEFINITIONS, lossless:
 /// All checks, the worst verdict first, then in the order of the catalog.
 #[must_use]
 pub fn check(facts: &HostFacts) -> Vec<Check> {
-    let mut sheet = Sheet::default();
+    let mut checks = CheckList::default();
     for check in [kernel::check, port::check, lossless::check, switch::check, gpu::check, nccl::check] {
-        check(facts, &mut sheet);
+        check(facts, &mut checks);
     }
-    let mut checks = sheet.0;
+    let mut checks = checks.0;
     checks.sort_by_key(|check| std::cmp::Reverse(check.verdict));
     checks
 }
@@ -99,9 +99,9 @@ pub fn roce_priorities(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts
 
 /// Collects the checks.
 #[derive(Debug, Default)]
-struct Sheet(Vec<Check>);
+struct CheckList(Vec<Check>);
 
-impl Sheet {
+impl CheckList {
     /// Passed.
     fn ok(&mut self, id: &'static str, subject: &str, value: impl Into<String>) {
         self.add(id, subject, Status::Ok, Some(value.into()), None, None);

@@ -1,6 +1,6 @@
 //! NCCL settings of running processes, compared with the host's devices and interfaces.
 
-use super::{Entry, Sheet, Status};
+use super::{CheckList, Entry, Status};
 use crate::doctor::facts::{DeviceFacts, HostFacts, Protocol};
 use crate::host::process;
 use crate::host::process::nccl::NcclProcess;
@@ -41,22 +41,22 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
 ];
 
-pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
+pub(super) fn check(facts: &HostFacts, checks: &mut CheckList) {
     if facts.roce_ports().next().is_some() && !facts.processes_unreadable.is_empty() {
         let unread = process::by_name(&facts.processes_unreadable);
         let why = format!("the environment of {unread} cannot be read: NCCL settings unknown");
-        sheet.unknown("nccl.environment", "host", &why);
+        checks.unknown("nccl.environment", "host", &why);
     }
     for process in &facts.processes {
-        one(facts, process, &process.label(), sheet);
+        one(facts, process, &process.label(), checks);
     }
 }
 
-fn one(facts: &HostFacts, process: &NcclProcess, subject: &str, sheet: &mut Sheet) {
+fn one(facts: &HostFacts, process: &NcclProcess, subject: &str, checks: &mut CheckList) {
     let has_roce = facts.devices.iter().any(|device| device.protocol == Protocol::Roce);
     match process.number("NCCL_IB_DISABLE") {
         Some(disabled) if disabled != 0 && has_roce => {
-            sheet.say(
+            checks.say(
                 ("nccl.disabled", Status::Warning),
                 subject,
                 process.shown("NCCL_IB_DISABLE"),
@@ -65,23 +65,23 @@ fn one(facts: &HostFacts, process: &NcclProcess, subject: &str, sheet: &mut Shee
             );
             return;
         }
-        Some(_) => sheet.ok("nccl.disabled", subject, process.shown("NCCL_IB_DISABLE")),
+        Some(_) => checks.ok("nccl.disabled", subject, process.shown("NCCL_IB_DISABLE")),
         None => {}
     }
-    let used = hca(facts, process, subject, sheet);
-    gid_index(process, &used, subject, sheet);
-    roce_version(process, &used, subject, sheet);
-    traffic_class(facts, process, &used, subject, sheet);
-    socket_interface(facts, process, subject, sheet);
+    let used = hca(facts, process, subject, checks);
+    gid_index(process, &used, subject, checks);
+    roce_version(process, &used, subject, checks);
+    traffic_class(facts, process, &used, subject, checks);
+    socket_interface(facts, process, subject, checks);
     match process.get("NCCL_NET_GDR_LEVEL") {
-        Some("LOC" | "0") if !facts.gpus.is_empty() => sheet.say(
+        Some("LOC" | "0") if !facts.gpus.is_empty() => checks.say(
             ("nccl.gpudirect", Status::Info),
             subject,
             process.shown("NCCL_NET_GDR_LEVEL"),
             "GPUDirect RDMA is disabled: all data is copied through host memory",
             format!("{}, or set PHB or SYS", process.unset("NCCL_NET_GDR_LEVEL")),
         ),
-        Some(_) => sheet.ok("nccl.gpudirect", subject, process.shown("NCCL_NET_GDR_LEVEL")),
+        Some(_) => checks.ok("nccl.gpudirect", subject, process.shown("NCCL_NET_GDR_LEVEL")),
         None => {}
     }
 }
@@ -122,7 +122,7 @@ fn hca<'a>(
     facts: &'a HostFacts,
     process: &NcclProcess,
     subject: &str,
-    sheet: &mut Sheet,
+    checks: &mut CheckList,
 ) -> Vec<&'a DeviceFacts> {
     let roce = facts.devices.iter().filter(|device| device.protocol == Protocol::Roce);
     let Some(text) = process.get("NCCL_IB_HCA") else { return roce.collect() };
@@ -137,7 +137,7 @@ fn hca<'a>(
         } else {
             format!("no such device on this host: {}", strangers.join(", "))
         };
-        sheet.say(
+        checks.say(
             ("nccl.hca", Status::Warning),
             subject,
             value,
@@ -148,18 +148,18 @@ fn hca<'a>(
             ),
         );
     } else {
-        sheet.ok("nccl.hca", subject, value);
+        checks.ok("nccl.hca", subject, value);
     }
     used
 }
 
-fn gid_index(process: &NcclProcess, used: &[&DeviceFacts], subject: &str, sheet: &mut Sheet) {
+fn gid_index(process: &NcclProcess, used: &[&DeviceFacts], subject: &str, checks: &mut CheckList) {
     const ID: &str = "nccl.gid_index";
     let Some(index) = process.number("NCCL_IB_GID_INDEX") else { return };
     let value = process.shown("NCCL_IB_GID_INDEX");
     // -1: NCCL selects the GID.
     let Ok(index) = u32::try_from(index) else {
-        sheet.ok(ID, subject, value);
+        checks.ok(ID, subject, value);
         return;
     };
     let change = "unset it (NCCL 2.21 and newer select the GID), or use an index that is a RoCE v2 IP address on every device (show_gids)";
@@ -177,19 +177,19 @@ fn gid_index(process: &NcclProcess, used: &[&DeviceFacts], subject: &str, sheet:
     }
     if !missing.is_empty() {
         let why = format!("{} has no GID at this index: connections fail", missing.join(", "));
-        sheet.say((ID, Status::Critical), subject, value, why, change);
+        checks.say((ID, Status::Critical), subject, value, why, change);
     } else if !poor.is_empty() {
         let why = format!(
             "on {} the GID is RoCE v1 or link-local: not routable, and RoCE v1 has no ECN",
             poor.join(", ")
         );
-        sheet.say((ID, Status::Warning), subject, value, why, change);
+        checks.say((ID, Status::Warning), subject, value, why, change);
     } else {
-        sheet.ok(ID, subject, value);
+        checks.ok(ID, subject, value);
     }
 }
 
-fn roce_version(process: &NcclProcess, used: &[&DeviceFacts], subject: &str, sheet: &mut Sheet) {
+fn roce_version(process: &NcclProcess, used: &[&DeviceFacts], subject: &str, checks: &mut CheckList) {
     const ID: &str = "nccl.roce_version";
     const NAME: &str = "NCCL_IB_ROCE_VERSION_NUM";
     let Some(version) = process.number(NAME) else { return };
@@ -197,9 +197,9 @@ fn roce_version(process: &NcclProcess, used: &[&DeviceFacts], subject: &str, she
     let chooses = process.number("NCCL_IB_GID_INDEX").is_none_or(|index| index < 0);
     if version == 1 && chooses && !used.is_empty() {
         let why = "NCCL then selects RoCE v1 GIDs: not routable, no ECN";
-        sheet.say((ID, Status::Warning), subject, process.shown(NAME), why, process.unset(NAME));
+        checks.say((ID, Status::Warning), subject, process.shown(NAME), why, process.unset(NAME));
     } else {
-        sheet.ok(ID, subject, process.shown(NAME));
+        checks.ok(ID, subject, process.shown(NAME));
     }
 }
 
@@ -208,7 +208,7 @@ fn traffic_class(
     process: &NcclProcess,
     used: &[&DeviceFacts],
     subject: &str,
-    sheet: &mut Sheet,
+    checks: &mut CheckList,
 ) {
     const ID: &str = "nccl.traffic_class";
     let value = process.shown("NCCL_IB_TC");
@@ -225,7 +225,7 @@ fn traffic_class(
         lossless == Some(true) && port.settings.traffic_class.is_none()
     });
     match concerned {
-        Some(port) if !is_set => sheet.say(
+        Some(port) if !is_set => checks.say(
             (ID, Status::Warning),
             subject,
             value,
@@ -235,16 +235,16 @@ fn traffic_class(
             ),
             "NCCL_IB_TC=106 (DSCP 26 × 4, plus 2 for ECT(0); use the DSCP that the fabric treats as lossless), in the job's environment or, for all jobs, in /etc/nccl.conf",
         ),
-        _ => sheet.ok(ID, subject, value),
+        _ => checks.ok(ID, subject, value),
     }
 }
 
-fn socket_interface(facts: &HostFacts, process: &NcclProcess, subject: &str, sheet: &mut Sheet) {
+fn socket_interface(facts: &HostFacts, process: &NcclProcess, subject: &str, checks: &mut CheckList) {
     const ID: &str = "nccl.socket_interface";
     let Some(text) = process.get("NCCL_SOCKET_IFNAME") else { return };
     let value = process.shown("NCCL_SOCKET_IFNAME");
     if process.same_network != Some(true) {
-        sheet.unknown(
+        checks.unknown(
             ID,
             subject,
             "the process is in another network namespace, or its namespace cannot be read",
@@ -255,7 +255,7 @@ fn socket_interface(facts: &HostFacts, process: &NcclProcess, subject: &str, she
     let all: Vec<&str> =
         facts.interfaces.iter().map(|interface| interface.name.as_str()).chain(["lo"]).collect();
     if !list.inverted && !all.iter().any(|name| list.takes(name)) {
-        sheet.say(
+        checks.say(
             (ID, Status::Warning),
             subject,
             value,
@@ -263,6 +263,6 @@ fn socket_interface(facts: &HostFacts, process: &NcclProcess, subject: &str, she
             "use an interface of the front-end network (a prefix without the number matches several)",
         );
     } else {
-        sheet.ok(ID, subject, value);
+        checks.ok(ID, subject, value);
     }
 }

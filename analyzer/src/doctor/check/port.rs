@@ -1,6 +1,6 @@
 //! RoCE ports: state, addresses, MTU, PCIe bandwidth and counters.
 
-use super::{Entry, Sheet, Status};
+use super::{CheckList, Entry, Status};
 use crate::doctor::facts::{DeviceFacts, HostFacts, InterfaceFacts, OPTIONAL_COST, PortFacts, Protocol};
 use crate::host::pci::PciDevice;
 use crate::host::rdma::port::MTU_FOR_4096;
@@ -64,15 +64,15 @@ const COMPANIONS: [(&str, &str); 7] = [
     ("hns3", "hns_roce_hw_v2"),
 ];
 
-pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
+pub(super) fn check(facts: &HostFacts, checks: &mut CheckList) {
     for device in &facts.devices {
         let what = device.protocol.name();
         match device.protocol {
-            Protocol::Roce => sheet.ok("device.protocol", &device.name, what),
+            Protocol::Roce => checks.ok("device.protocol", &device.name, what),
             Protocol::Unknown => {
-                sheet.unknown("device.protocol", &device.name, "the kernel does not report its protocol");
+                checks.unknown("device.protocol", &device.name, "the kernel does not report its protocol");
             }
-            _ => sheet.say(
+            _ => checks.say(
                 ("device.protocol", Status::Info),
                 &device.name,
                 what,
@@ -81,37 +81,37 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
             ),
         }
     }
-    absent(facts, sheet);
+    absent(facts, checks);
     for (device, port) in facts.roce_ports() {
         let subject = format!("{}/{}", device.name, port.port.number);
-        state(port, &subject, sheet);
-        gid(port, &subject, sheet);
-        mtu(facts, device, port, &subject, sheet);
+        state(port, &subject, checks);
+        gid(port, &subject, checks);
+        mtu(facts, device, port, &subject, checks);
         if let Some(pci) = &device.pci {
-            pcie(pci, port, &subject, sheet);
+            pcie(pci, port, &subject, checks);
         }
         match device.driver.as_deref() {
             Some(driver) if is_computed(driver, facts.kernel.version) => {
-                sheet.ok("entropy.source_port", &subject, format!("{driver} varies it per queue pair"));
+                checks.ok("entropy.source_port", &subject, format!("{driver} varies it per queue pair"));
             }
-            _ => sheet.unknown(
+            _ => checks.unknown(
                 "entropy.source_port",
                 &subject,
                 "unknown for this driver; `rocescope replay` of a capture shows it",
             ),
         }
-        counters(device, port, &subject, sheet);
+        counters(device, port, &subject, checks);
     }
 }
 
-fn absent(facts: &HostFacts, sheet: &mut Sheet) {
+fn absent(facts: &HostFacts, checks: &mut CheckList) {
     let idle = |i: &&InterfaceFacts| i.up && i.kind == "physical" && i.devices.is_empty();
     for interface in facts.interfaces.iter().filter(idle) {
         let driver = interface.driver.as_deref();
         let Some((driver, module)) = COMPANIONS.into_iter().find(|(known, _)| Some(*known) == driver) else {
             continue;
         };
-        sheet.say(
+        checks.say(
             ("device.absent", Status::Info),
             &interface.name,
             format!("{driver} without {module}"),
@@ -121,13 +121,13 @@ fn absent(facts: &HostFacts, sheet: &mut Sheet) {
     }
 }
 
-fn state(port: &PortFacts, subject: &str, sheet: &mut Sheet) {
+fn state(port: &PortFacts, subject: &str, checks: &mut CheckList) {
     match (&port.port.state, port.port.is_active()) {
-        (Some(state), Some(true)) => sheet.ok("port.state", subject, state),
+        (Some(state), Some(true)) => checks.ok("port.state", subject, state),
         (Some(state), _) => {
             let physical = port.port.physical_state.as_deref().unwrap_or("unknown");
             let interface = port.port.interface.as_deref().unwrap_or("its interface");
-            sheet.say(
+            checks.say(
                 ("port.state", Status::Warning),
                 subject,
                 state,
@@ -135,13 +135,13 @@ fn state(port: &PortFacts, subject: &str, sheet: &mut Sheet) {
                 format!("ip link set {interface} up; check the cable and the switch port"),
             );
         }
-        (None, _) => sheet.unknown("port.state", subject, "sysfs does not report the state"),
+        (None, _) => checks.unknown("port.state", subject, "sysfs does not report the state"),
     }
 }
 
-fn gid(port: &PortFacts, subject: &str, sheet: &mut Sheet) {
+fn gid(port: &PortFacts, subject: &str, checks: &mut CheckList) {
     if port.port.gids.is_empty() {
-        sheet.unknown("port.gid", subject, "no GID can be read");
+        checks.unknown("port.gid", subject, "no GID can be read");
         return;
     }
     let routable: Vec<String> = port
@@ -153,7 +153,7 @@ fn gid(port: &PortFacts, subject: &str, sheet: &mut Sheet) {
         .collect();
     if routable.is_empty() {
         let interface = port.port.interface.as_deref().unwrap_or("its interface");
-        sheet.say(
+        checks.say(
             ("port.gid", Status::Warning),
             subject,
             "no routable RoCE v2 address",
@@ -161,22 +161,22 @@ fn gid(port: &PortFacts, subject: &str, sheet: &mut Sheet) {
             format!("assign an IP address: ip address add ADDRESS/PREFIX dev {interface}"),
         );
     } else {
-        sheet.ok("port.gid", subject, routable.join(", "));
+        checks.ok("port.gid", subject, routable.join(", "));
     }
 }
 
-fn mtu(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts, subject: &str, sheet: &mut Sheet) {
+fn mtu(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts, subject: &str, checks: &mut CheckList) {
     let (Some(mtu), Some(interface)) = (port.active_mtu, facts.interface_of(port)) else {
-        sheet.unknown("port.mtu", subject, "the interface of the port is not in this network namespace");
+        checks.unknown("port.mtu", subject, "the interface of the port is not in this network namespace");
         return;
     };
     let value = format!("{mtu} (interface {})", interface.mtu);
     if mtu >= LARGEST_MTU {
-        sheet.ok("port.mtu", subject, value);
+        checks.ok("port.mtu", subject, value);
         return;
     }
     let verdict = if device.software { Status::Info } else { Status::Warning };
-    sheet.say(
+    checks.say(
         ("port.mtu", verdict),
         subject,
         value,
@@ -188,7 +188,7 @@ fn mtu(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts, subject: &str,
     );
 }
 
-fn pcie(pci: &PciDevice, port: &PortFacts, subject: &str, sheet: &mut Sheet) {
+fn pcie(pci: &PciDevice, port: &PortFacts, subject: &str, checks: &mut CheckList) {
     let link = &pci.link;
     match (link.mbps(), port.port.rate_mbps) {
         (Some(have), Some(port_mbps)) => {
@@ -202,9 +202,9 @@ fn pcie(pci: &PciDevice, port: &PortFacts, subject: &str, sheet: &mut Sheet) {
             );
             let could = link.max_mbps().is_some_and(|max| max > have * CAPABLE);
             if have >= need {
-                sheet.ok("pcie.bandwidth", subject, value);
+                checks.ok("pcie.bandwidth", subject, value);
             } else if could {
-                sheet.say(
+                checks.say(
                     ("pcie.bandwidth", Status::Critical),
                     subject,
                     value,
@@ -212,7 +212,7 @@ fn pcie(pci: &PciDevice, port: &PortFacts, subject: &str, sheet: &mut Sheet) {
                     "reseat the card or riser, check the slot's lanes and its speed setting in the firmware (lspci -vv: compare LnkSta with LnkCap)",
                 );
             } else {
-                sheet.say(
+                checks.say(
                     ("pcie.bandwidth", Status::Warning),
                     subject,
                     value,
@@ -221,28 +221,28 @@ fn pcie(pci: &PciDevice, port: &PortFacts, subject: &str, sheet: &mut Sheet) {
                 );
             }
         }
-        _ => sheet.unknown(
+        _ => checks.unknown(
             "pcie.bandwidth",
             subject,
             "the speed or width of the PCIe link, or the port speed, cannot be read",
         ),
     }
     match (link.width, link.max_width) {
-        (Some(width), Some(max)) if width < max => sheet.say(
+        (Some(width), Some(max)) if width < max => checks.say(
             ("pcie.width", Status::Warning),
             subject,
             format!("{width} of {max} lanes"),
             "some lanes did not train, or the slot has fewer lanes",
             "reseat the card, or use a slot with enough lanes",
         ),
-        (Some(width), Some(_)) => sheet.ok("pcie.width", subject, format!("{width} lanes")),
-        _ => sheet.unknown("pcie.width", subject, "the PCIe link width cannot be read"),
+        (Some(width), Some(_)) => checks.ok("pcie.width", subject, format!("{width} lanes")),
+        _ => checks.unknown("pcie.width", subject, "the PCIe link width cannot be read"),
     }
 }
 
-fn counters(device: &DeviceFacts, port: &PortFacts, subject: &str, sheet: &mut Sheet) {
+fn counters(device: &DeviceFacts, port: &PortFacts, subject: &str, checks: &mut CheckList) {
     match &port.optional_counters {
-        Some(_) if !port.optional_off().is_empty() => sheet.say(
+        Some(_) if !port.optional_off().is_empty() => checks.say(
             ("counters.optional", Status::Info),
             subject,
             format!("disabled: {}", port.optional_off().join(", ")),
@@ -252,9 +252,9 @@ fn counters(device: &DeviceFacts, port: &PortFacts, subject: &str, sheet: &mut S
                 port.turn_on_optional(&device.name)
             ),
         ),
-        Some(counters) if !counters.is_empty() => sheet.ok("counters.optional", subject, "all enabled"),
-        Some(_) => sheet.ok("counters.optional", subject, "none: the driver's counters are always enabled"),
-        None => sheet.unknown(
+        Some(counters) if !counters.is_empty() => checks.ok("counters.optional", subject, "all enabled"),
+        Some(_) => checks.ok("counters.optional", subject, "none: the driver's counters are always enabled"),
+        None => checks.unknown(
             "counters.optional",
             subject,
             "the kernel (before 5.16) or the driver offers none, or does not report them",
@@ -263,9 +263,9 @@ fn counters(device: &DeviceFacts, port: &PortFacts, subject: &str, sheet: &mut S
     match port.qp_binding {
         // The kernel accepts the mode for any device; Soft-RoCE has no counters to bind.
         Some(_) if device.software => {
-            sheet.unknown("counters.per_qp", subject, "Soft-RoCE has no counters per queue pair");
+            checks.unknown("counters.per_qp", subject, "Soft-RoCE has no counters per queue pair");
         }
-        Some("none") => sheet.say(
+        Some("none") => checks.say(
             ("counters.per_qp", Status::Info),
             subject,
             "off",
@@ -275,7 +275,7 @@ fn counters(device: &DeviceFacts, port: &PortFacts, subject: &str, sheet: &mut S
             ),
             format!("rdma statistic qp set link {subject} auto type,pid on (on mlx5 with Linux 6.15 or newer, append `optional-counters on` for CE, CNP and bytes)"),
         ),
-        Some(mode) => sheet.ok("counters.per_qp", subject, mode),
-        None => sheet.unknown("counters.per_qp", subject, "the kernel or the driver does not support them"),
+        Some(mode) => checks.ok("counters.per_qp", subject, mode),
+        None => checks.unknown("counters.per_qp", subject, "the kernel or the driver does not support them"),
     }
 }

@@ -1,7 +1,7 @@
 //! DCBX settings of the switch, compared with the host's.
 
 use super::lossless::set_pfc;
-use super::{Entry, Sheet, Status};
+use super::{CheckList, Entry, Status};
 use crate::doctor::facts::{HostFacts, InterfaceFacts};
 use crate::host::net::dcb::{AppPriority, Ets, Priorities, SELECT_ANY_PORT, SELECT_DSCP, SELECT_UDP};
 use rocescope_common::wire::PORT_ROCE;
@@ -25,20 +25,20 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
 ];
 
-pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
+pub(super) fn check(facts: &HostFacts, checks: &mut CheckList) {
     let concerned = facts.interfaces.iter().filter(|interface| {
         // RoCE interfaces, and every interface on which LLDP was received.
         !interface.devices.is_empty() && interface.kind == "physical" || interface.neighbour.is_some()
     });
     for interface in concerned {
-        pfc(interface, sheet);
-        apps(interface, sheet);
-        ets(interface, sheet);
+        pfc(interface, checks);
+        apps(interface, checks);
+        ets(interface, checks);
         if let Some(neighbour) = &interface.neighbour
             && let Some(pfc) = neighbour.pfc
         {
             if pfc.error {
-                sheet.say(
+                checks.say(
                     ("switch.dcbx_error", Status::Warning),
                     &interface.name,
                     "error",
@@ -49,13 +49,13 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
                     "configure the same PFC priorities on both sides",
                 );
             } else {
-                sheet.ok("switch.dcbx_error", &interface.name, "none");
+                checks.ok("switch.dcbx_error", &interface.name, "none");
             }
         }
     }
 }
 
-fn pfc(interface: &InterfaceFacts, sheet: &mut Sheet) {
+fn pfc(interface: &InterfaceFacts, checks: &mut CheckList) {
     let name = &interface.name;
     let heard = interface.neighbour.as_ref().and_then(|neighbour| neighbour.pfc);
     let theirs = heard.map(|pfc| Priorities(pfc.enabled)).or_else(|| {
@@ -69,16 +69,16 @@ fn pfc(interface: &InterfaceFacts, sheet: &mut Sheet) {
         } else {
             "the driver does not report the host's PFC settings"
         };
-        sheet.unknown("switch.pfc", name, why);
+        checks.unknown("switch.pfc", name, why);
         return;
     };
     let value = format!("switch {theirs}; host {ours}");
     if theirs == ours {
-        sheet.ok("switch.pfc", name, value);
+        checks.ok("switch.pfc", name, value);
         return;
     }
     let one_sided = Priorities(theirs.0 ^ ours.0);
-    sheet.say(
+    checks.say(
         ("switch.pfc", Status::Critical),
         name,
         value,
@@ -113,7 +113,7 @@ impl Shares {
     }
 }
 
-fn ets(interface: &InterfaceFacts, sheet: &mut Sheet) {
+fn ets(interface: &InterfaceFacts, checks: &mut CheckList) {
     const ID: &str = "switch.ets";
     let name = &interface.name;
     let dcb = interface.dcb.as_ref();
@@ -129,7 +129,7 @@ fn ets(interface: &InterfaceFacts, sheet: &mut Sheet) {
         } else {
             "the driver does not report the host's ETS settings"
         };
-        sheet.unknown(ID, name, why);
+        checks.unknown(ID, name, why);
         return;
     };
     let lossless = dcb.and_then(|dcb| dcb.pfc).map(|pfc| pfc.enabled).unwrap_or_default();
@@ -144,7 +144,7 @@ fn ets(interface: &InterfaceFacts, sheet: &mut Sheet) {
         }
     }
     if !differing.is_empty() {
-        sheet.say(
+        checks.say(
             (ID, Status::Info),
             name,
             differing.join("; "),
@@ -152,9 +152,9 @@ fn ets(interface: &InterfaceFacts, sheet: &mut Sheet) {
             format!("configure both alike: dcb ets set dev {name} tc-tsa CLASS:ets tc-bw CLASS:PERCENT (100 over all classes)"),
         );
     } else if same.is_empty() {
-        sheet.unknown(ID, name, "no lossless priority has an ETS share reported by both ends");
+        checks.unknown(ID, name, "no lossless priority has an ETS share reported by both ends");
     } else {
-        sheet.ok(ID, name, same.join("; "));
+        checks.ok(ID, name, same.join("; "));
     }
 }
 
@@ -162,7 +162,7 @@ fn on(set: Priorities) -> String {
     set.iter().map(|priority| format!("{priority}:on")).collect::<Vec<_>>().join(" ")
 }
 
-fn apps(interface: &InterfaceFacts, sheet: &mut Sheet) {
+fn apps(interface: &InterfaceFacts, checks: &mut CheckList) {
     let name = &interface.name;
     let mut theirs: Vec<AppPriority> = Vec::new();
     for app in interface.neighbour.iter().flat_map(|neighbour| &neighbour.apps) {
@@ -173,12 +173,12 @@ fn apps(interface: &InterfaceFacts, sheet: &mut Sheet) {
         }));
     }
     let Some(dcb) = &interface.dcb else {
-        sheet.unknown("switch.dscp", name, "the driver does not support DCB");
+        checks.unknown("switch.dscp", name, "the driver does not support DCB");
         return;
     };
     theirs.extend(&dcb.peer_apps);
     if theirs.is_empty() {
-        sheet.unknown("switch.dscp", name, "no priority mappings received from the switch");
+        checks.unknown("switch.dscp", name, "no priority mappings received from the switch");
         return;
     }
     let lossless = dcb.pfc.map(|pfc| pfc.enabled).unwrap_or_default();
@@ -206,7 +206,7 @@ fn apps(interface: &InterfaceFacts, sheet: &mut Sheet) {
         }
     }
     if !differing.is_empty() {
-        sheet.say(
+        checks.say(
             ("switch.dscp", Status::Warning),
             name,
             differing.join("; "),
@@ -214,8 +214,12 @@ fn apps(interface: &InterfaceFacts, sheet: &mut Sheet) {
             format!("configure the same table on both: dcb app replace dev {name} dscp-prio DSCP:PRIORITY"),
         );
     } else if compared.is_empty() {
-        sheet.unknown("switch.dscp", name, "the switch advertised no mapping that the host's table contains");
+        checks.unknown(
+            "switch.dscp",
+            name,
+            "the switch advertised no mapping that the host's table contains",
+        );
     } else {
-        sheet.ok("switch.dscp", name, compared.join("; "));
+        checks.ok("switch.dscp", name, compared.join("; "));
     }
 }

@@ -19,7 +19,7 @@ const LONGEST_ASKED: Duration = Duration::from_secs(300);
 pub struct Tally {
     /// Accepted by the collector.
     pub sent: u64,
-    /// Retries.
+    /// Batches that were sent more than once.
     pub retried: u64,
     /// Dropped, oldest first, because the queue was full.
     pub dropped: u64,
@@ -83,7 +83,7 @@ impl Queue {
 /// Meaning of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Accepted.
+    /// The collector took the batch.
     Accepted,
     /// To be retried, after the time that the collector asked for.
     Again(Option<Duration>),
@@ -97,14 +97,14 @@ impl Answer {
     pub fn of(status: u16, retry_after: Option<&str>, now_s: i64) -> Self {
         match status {
             200..=299 => Self::Accepted,
-            429 | 502 | 503 | 504 => Self::Again(retry_after.and_then(|text| asked(text, now_s))),
+            429 | 502 | 503 | 504 => Self::Again(retry_after.and_then(|text| requested_pause(text, now_s))),
             _ => Self::Refused,
         }
     }
 }
 
 /// The pause in a `Retry-After` header: seconds, or a date.
-fn asked(text: &str, now_s: i64) -> Option<Duration> {
+fn requested_pause(text: &str, now_s: i64) -> Option<Duration> {
     let seconds = text.trim().parse::<u64>().ok().or_else(|| {
         let date = jiff::fmt::rfc2822::parse(text.trim()).ok()?;
         Some(u64::try_from(date.timestamp().as_second().saturating_sub(now_s)).unwrap_or(0))

@@ -197,12 +197,12 @@ fn tls(value: &Yaml<'_>, folder: &Path) -> Result<Option<Tls>, String> {
         let file = || text(&field, value).map(|path| Pem::File(folder.join(path)));
         let inline = || text(&field, value).map(Pem::Inline);
         match name {
-            "cert_file" => once(&field, &mut certificate, file()?)?,
-            "cert" => once(&field, &mut certificate, inline()?)?,
-            "key_file" => once(&field, &mut key, file()?)?,
-            "key" => once(&field, &mut key, inline()?)?,
-            "client_ca_file" => once(&field, &mut authority, file()?)?,
-            "client_ca" => once(&field, &mut authority, inline()?)?,
+            "cert_file" => set_once(&field, &mut certificate, file()?)?,
+            "cert" => set_once(&field, &mut certificate, inline()?)?,
+            "key_file" => set_once(&field, &mut key, file()?)?,
+            "key" => set_once(&field, &mut key, inline()?)?,
+            "client_ca_file" => set_once(&field, &mut authority, file()?)?,
+            "client_ca" => set_once(&field, &mut authority, inline()?)?,
             "client_auth_type" => policy = text(&field, value)?,
             "client_allowed_sans" => {
                 let names = value.as_sequence().ok_or_else(|| format!("{field} is not a list"))?;
@@ -238,7 +238,7 @@ fn tls(value: &Yaml<'_>, folder: &Path) -> Result<Option<Tls>, String> {
     Ok(Some(Tls { certificate, key, clients, client_names, oldest, newest }))
 }
 
-fn once(field: &str, place: &mut Option<Pem>, pem: Pem) -> Result<(), String> {
+fn set_once(field: &str, place: &mut Option<Pem>, pem: Pem) -> Result<(), String> {
     if place.replace(pem).is_some() {
         return Err(format!("{field}: both the text and its file are given; remove one"));
     }

@@ -3,11 +3,11 @@
 mod incomplete;
 
 use crate::analysis::{ByLink, Flow, Link};
-use crate::findings::span::{Span, all_of, episodes, run, spans};
+use crate::findings::period::{Period, all_of, episodes, periods, run};
 use crate::findings::title::{short, title};
 use crate::findings::{
-    ByHand, Commands, Entry, Episode, Family, Finding, Hop, Input, Measure, Need, Place, Problem, Raise,
-    Severity, Unit, label,
+    ByHand, Commands, Entry, Episode, Family, Finding, Hop, Input, Measure, Place, Problem, Raise,
+    RequiredData, Severity, Unit, label,
 };
 use crate::metrics::duplicates::{LATE_NS, OnLink, WINDOW_NS};
 use crate::metrics::loss::signal_intervals::Signal;
@@ -15,7 +15,7 @@ use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 pub(in crate::findings) use incomplete::INCOMPLETE;
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[DUPLICATES, INCOMPLETE],
     limits: &[Limits::META],
@@ -35,7 +35,7 @@ pub(super) const FAMILY: Family = Family {
 const DUPLICATES: Entry = Entry {
     id: "capture.duplicates",
     rank: 15,
-    needs: &[Need::Loss, Need::Sequences],
+    needs: &[RequiredData::Loss, RequiredData::Sequences],
     measure: Some(Measure::ratio("copies_ratio")),
     title: "Packets are captured twice",
     meaning: "The capture has duplicate packets: a mirror of both directions of a port or VLAN, or files of several interfaces merged into one. Conclusions, ratios and rates count each packet once; \
@@ -53,7 +53,7 @@ const DUPLICATES: Entry = Entry {
     advice: "Mirror one direction only (`rx`, or the ingress of each port once), or give the files of several interfaces to `rocescope replay` as files of their own, which compares the taps instead. If the network \
              duplicates packets, look for a loop, flooding of unknown unicast, multicast or packet replication rules, and firmware notes of the switch.",
     caveat: "Live, packets are counted as they arrive: rates, bytes and ratios include both. Duplicates further apart than that count as retransmissions. Without identifications, duplicates that follow a whole burst are recognised after 32 bursts.",
-    ..Entry::of(Problem::Copies)
+    ..Entry::of(Problem::Duplicates)
 };
 
 limits! {
@@ -87,27 +87,28 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for (at, link) in input.facts.links.iter().enumerate() {
         let flows = by_link.on(link).to_vec();
         let Some(duplicates) = &input.sample.metrics.duplicates else {
-            one_by_one(input, link, flows, By::Either, found);
+            one_by_one(input, link, flows, DuplicatedBy::Either, found);
             continue;
         };
         let of_capture = duplicates.link(at);
-        let copies = of_capture.copies.packets;
-        let span = Span::between(of_capture.first_ns, of_capture.last_ns);
+        let duplicates = of_capture.duplicates.packets;
+        let period = Period::between(of_capture.first_ns, of_capture.last_ns);
         // Retired flows are in the figures of the link alone.
-        let packets =
-            span.all_packets(input.facts, flows.iter().copied()).clamp(copies, link.packets.max(copies));
-        if is_many(input, copies, packets) {
+        let packets = period
+            .all_packets(input.facts, flows.iter().copied())
+            .clamp(duplicates, link.packets.max(duplicates));
+        if is_many(input, duplicates, packets) {
             by_capture(input, (link, packets), &of_capture, flows, found);
         } else {
-            one_by_one(input, link, flows, By::Network, found);
+            one_by_one(input, link, flows, DuplicatedBy::Network, found);
         }
     }
     incomplete::check(input, &by_link, found);
 }
 
-fn is_many(input: &Input<'_>, copies: u64, packets: u64) -> bool {
+fn is_many(input: &Input<'_>, duplicates: u64, packets: u64) -> bool {
     let limits = &input.limits.capture;
-    copies >= limits.packets.max(1) && copies as f64 >= limits.ratio * packets as f64
+    duplicates >= limits.packets.max(1) && duplicates as f64 >= limits.ratio * packets as f64
 }
 
 fn by_capture(
@@ -117,19 +118,19 @@ fn by_capture(
     mut flows: Vec<&Flow>,
     found: &mut Vec<Finding>,
 ) {
-    let copies = found_on.copies.packets;
-    flows.retain(|flow| flow.copies().packets > 0);
-    flows.sort_by_key(|flow| std::cmp::Reverse(flow.copies().packets));
-    let ratio = share(copies, packets);
+    let duplicates = found_on.duplicates.packets;
+    flows.retain(|flow| flow.duplicates().packets > 0);
+    flows.sort_by_key(|flow| std::cmp::Reverse(flow.duplicates().packets));
+    let ratio = share(duplicates, packets);
     let diagnosis = format!(
         "Duplicate packets in the capture: {} of {}",
-        units::count(copies),
+        units::count(duplicates),
         plural(packets, "packet")
     );
     let parts = [format!(", on {}", short(&link.name))];
-    let delay_ns = found_on.delay_sum_ns / copies.max(1);
+    let delay_ns = found_on.delay_sum_ns / duplicates.max(1);
     let mut raise = Raise::new(&DUPLICATES, Severity::Info, title(diagnosis, parts))
-        .evidence("copies", copies)
+        .evidence("copies", duplicates)
         .evidence("copies_ratio", ratio)
         .evidence("delay_mean_ns", delay_ns)
         .evidence("delay_max_ns", found_on.delay_max_ns)
@@ -155,38 +156,44 @@ fn by_capture(
     raise.into(found);
 }
 
-/// What duplicates single packets.
+/// Origin of the duplicates of single packets.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum By {
+enum DuplicatedBy {
     Network,
     /// The network or a mirror: live, identifications are not known.
     Either,
 }
 
-fn one_by_one(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, by: By, found: &mut Vec<Finding>) {
+fn one_by_one(
+    input: &Input<'_>,
+    link: &Link,
+    mut flows: Vec<&Flow>,
+    by: DuplicatedBy,
+    found: &mut Vec<Finding>,
+) {
     let all = flows.clone();
     flows.retain(|flow| mirrored(flow) > reordered(flow));
-    let copies: u64 = flows.iter().copied().map(mirrored).sum();
-    let times = spans(flows.iter().copied(), &[Signal::Duplicate]);
-    let span = all_of(&times, run(flows.iter().copied()));
-    let packets = span.all_packets(input.facts, all).clamp(copies, link.packets.max(copies));
-    if !is_many(input, copies, packets) {
+    let duplicates: u64 = flows.iter().copied().map(mirrored).sum();
+    let times = periods(flows.iter().copied(), &[Signal::Duplicate]);
+    let period = all_of(&times, run(flows.iter().copied()));
+    let packets = period.all_packets(input.facts, all).clamp(duplicates, link.packets.max(duplicates));
+    if !is_many(input, duplicates, packets) {
         return;
     }
     flows.sort_by_key(|flow| std::cmp::Reverse(mirrored(flow)));
-    let ratio = share(copies, packets);
-    let from = if by == By::Network { " from the network" } else { "" };
+    let ratio = share(duplicates, packets);
+    let from = if by == DuplicatedBy::Network { " from the network" } else { "" };
     let diagnosis =
-        format!("Duplicate packets{from}: {} of {}", units::count(copies), plural(packets, "packet"));
+        format!("Duplicate packets{from}: {} of {}", units::count(duplicates), plural(packets, "packet"));
     let parts = [format!(" ({})", units::ratio(Some(ratio))), format!(", upstream of {}", short(&link.name))];
     let here = Commands::on(input, &link.name);
     let mut raise = Raise::new(&DUPLICATES, Severity::Info, title(diagnosis, parts))
-        .evidence("copies", copies)
+        .evidence("copies", duplicates)
         .evidence("copies_ratio", ratio)
         .episodes(episodes(&times))
         .flows(flows)
         .place(Place::link(input, &link.name, link.direction).hop(Hop::Upstream));
-    if by == By::Either {
+    if by == DuplicatedBy::Either {
         raise = raise
             .step("If a mirror feeds this port, mirror one direction of each port only.", ByHand::Switch);
     }
@@ -198,8 +205,8 @@ fn one_by_one(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, by: By, fou
         )
         .step("Count duplicate requests on the receiving NIC (duplicate_request).", here.rdma_counters())
         .caveat(match by {
-            By::Network => "A mirror that shows a part of the traffic twice looks the same.",
-            By::Either => "A mirror of both directions, and a network that duplicates packets, look the same here. Packets, bytes, rates and ratios of this run count both.",
+            DuplicatedBy::Network => "A mirror that shows a part of the traffic twice looks the same.",
+            DuplicatedBy::Either => "A mirror of both directions, and a network that duplicates packets, look the same here. Packets, bytes, rates and ratios of this run count both.",
         })
         .into(found);
 }
@@ -207,7 +214,7 @@ fn one_by_one(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, by: By, fou
 /// Packets seen twice although neither the sender nor the capture repeated them.
 fn mirrored(flow: &Flow) -> u64 {
     let all: u64 = flow.losses().iter().flatten().map(|loss| loss.mirrored.or_zero()).sum();
-    all.saturating_sub(flow.copies().requests + flow.copies().responses)
+    all.saturating_sub(flow.duplicates().requests + flow.duplicates().responses)
 }
 
 /// Packets out of order, or that may be: an original that comes late looks like a duplicate of its retransmission.
@@ -222,50 +229,50 @@ mod tests {
     use crate::analysis::fixtures::{START, key, link, sample, stats};
     use crate::analysis::{Facts, Options};
     use crate::findings::{Finding, tests::found};
-    use crate::metrics::duplicates::{Copies, Duplicates, OnLink};
+    use crate::metrics::duplicates::{DuplicateCounts, Duplicates, OnLink};
     use crate::metrics::loss::{FlowLoss, Loss, Metrics};
     use crate::sample::Sample;
 
-    /// Two flows of `packets`, with `copies` duplicates from the capture and `by_network` from the network.
-    fn seen(packets: u64, copies: u64, by_network: u64) -> Sample {
+    /// Two flows of `packets`, with `duplicates` duplicates from the capture and `by_network` from the network.
+    fn seen(packets: u64, duplicates: u64, by_network: u64) -> Sample {
         let flow = |packets| stats(50_000, packets, 1_000 * packets);
         let flows = vec![
             (key(0, "10.0.0.1", "10.0.0.2", 17), flow(packets)),
             (key(0, "10.0.0.2", "10.0.0.1", 18), flow(packets)),
         ];
         let mut sample = sample(vec![link("mirror.pcap", None)], flows);
-        let taken = Copies {
-            packets: copies,
-            bytes: 1_000 * copies,
-            ecn_data: [0, 0, copies, 0],
-            requests: copies,
-            ..Copies::default()
+        let taken = DuplicateCounts {
+            packets: duplicates,
+            bytes: 1_000 * duplicates,
+            ecn_data: [0, 0, duplicates, 0],
+            requests: duplicates,
+            ..DuplicateCounts::default()
         };
         let on = OnLink {
-            copies: taken,
-            delay_sum_ns: 3_500 * copies,
+            duplicates: taken,
+            delay_sum_ns: 3_500 * duplicates,
             delay_max_ns: 9_000,
             first_ns: START,
             last_ns: START + 5,
             marked: 0,
         };
-        let flows = if copies > 0 { Map::from_iter([(0, taken)]) } else { Map::default() };
+        let flows = if duplicates > 0 { Map::from_iter([(0, taken)]) } else { Map::default() };
         sample.metrics.duplicates = Some(Duplicates { flows, links: vec![on], unfollowed: 0 });
-        let requests = Some(Metrics { mirrored: copies + by_network, ..Metrics::default() });
+        let requests = Some(Metrics { mirrored: duplicates + by_network, ..Metrics::default() });
         let mut loss = Loss::default();
         loss.flows.insert(0, FlowLoss { requests, ..FlowLoss::default() });
         sample.metrics.loss = Some(loss);
         sample
     }
 
-    fn duplicates(sample: &Sample) -> Option<Finding> {
+    fn found_in(sample: &Sample) -> Option<Finding> {
         found(sample, &Options::default()).into_iter().find(|finding| finding.id == "capture.duplicates")
     }
 
     #[test]
     fn a_capture_that_doubles_is_named_and_each_packet_counts_once() {
         let sample = seen(1_000, 490, 0);
-        let found = duplicates(&sample).unwrap();
+        let found = found_in(&sample).unwrap();
         assert_eq!(found.title, "Duplicate packets in the capture: 490 of 2,000 packets, on mirror");
         assert_eq!(found.evidence.get("delay_mean_ns").unwrap().value, 3_500);
         let facts = Facts::of(&sample, &Options::default());
@@ -278,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_network_that_doubles_is_named_so() {
-        let found = duplicates(&seen(1_000, 0, 60)).unwrap();
+        let found = found_in(&seen(1_000, 0, 60)).unwrap();
         assert!(
             found.title.starts_with("Duplicate packets from the network: 60 of 2,000"),
             "{}",
@@ -286,18 +293,18 @@ mod tests {
         );
     }
 
-    /// Live, copies of a mirror and copies of the network look the same.
+    /// Live, duplicates of a mirror and duplicates of the network look the same.
     #[test]
     fn duplicates_in_a_live_run_are_named_without_their_cause() {
-        let live = |copies| {
-            let mut sample = seen(1_000, 0, copies);
+        let live = |duplicates| {
+            let mut sample = seen(1_000, 0, duplicates);
             sample.metrics.duplicates = None;
             sample
         };
-        let found = duplicates(&live(490)).unwrap();
+        let found = found_in(&live(490)).unwrap();
         assert!(found.title.starts_with("Duplicate packets: 490 of 2,000 packets"), "{}", found.title);
         assert!(found.caveats.iter().any(|caveat| caveat.contains("count both")), "{:?}", found.caveats);
-        assert_eq!(duplicates(&live(31)), None);
+        assert_eq!(found_in(&live(31)), None);
     }
 
     #[test]
@@ -307,16 +314,16 @@ mod tests {
             let requests = Metrics { mirrored: 60, recovered: late, ..Metrics::default() };
             let loss = sample.metrics.loss.as_mut().unwrap();
             loss.flows.insert(0, FlowLoss { requests: Some(requests), ..FlowLoss::default() });
-            assert_eq!(duplicates(&sample).is_some(), raised, "{late}");
+            assert_eq!(found_in(&sample).is_some(), raised, "{late}");
         }
     }
 
     #[test]
     fn a_few_packets_twice_are_no_finding() {
-        for (packets, copies, by_network) in
+        for (packets, duplicates, by_network) in
             [(1_000, 0, 0), (1_000, 31, 0), (1_000, 0, 31), (100_000, 199, 0), (100_000, 0, 199)]
         {
-            assert_eq!(duplicates(&seen(packets, copies, by_network)), None, "{packets} {copies}");
+            assert_eq!(found_in(&seen(packets, duplicates, by_network)), None, "{packets} {duplicates}");
         }
     }
 }

@@ -7,15 +7,15 @@ use crate::analysis::Flow;
 use crate::findings::command::Means;
 use crate::findings::title::{self, more, pair, title};
 use crate::findings::{
-    ByHand, Commands, End, Entry, Episode, Family, Finding, Hop, Input, Need, Place, Problem, Raise,
+    ByHand, Commands, End, Entry, Episode, Family, Finding, Hop, Input, Place, Problem, Raise, RequiredData,
     Severity, Unit, label,
 };
-use crate::metrics::setups::{Between, Outcome, Row, SetupKind};
+use crate::metrics::setups::{Outcome, Row, SetupEnds, SetupKind};
 use crate::sample::{Address, address};
 use crate::util::time::NS_PER_S;
 use crate::util::units::plural;
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[REJECTED],
     limits: &[Limits::META],
@@ -35,7 +35,7 @@ pub(super) const FAMILY: Family = Family {
 const REJECTED: Entry = Entry {
     id: "cm.rejected",
     rank: 168,
-    needs: &[Need::Pairs],
+    needs: &[RequiredData::Pairs],
     title: "Connection rejected, or not answered",
     meaning: "A host requested a connection (REQ of the connection manager) and was refused (REJ, with a reason), or repeated the request without an answer. The queue pair is never connected: the application fails, \
               or tries again. The same for SIDR_REQ, the request for the datagram queue pair of a service, which a SIDR_REP refuses.",
@@ -63,7 +63,7 @@ limits! {
 
 /// Failed set-ups of one kind.
 struct Failed<'a> {
-    between: &'a Between,
+    between: &'a SetupEnds,
     row: &'a Row,
     from: Address,
     to: Address,
@@ -86,7 +86,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-fn failed<'a>(input: &Input<'_>, between: &'a Between, row: &'a Row) -> Option<Failed<'a>> {
+fn failed<'a>(input: &Input<'_>, between: &'a SetupEnds, row: &'a Row) -> Option<Failed<'a>> {
     let setups = input.sample.metrics.setups.as_ref()?;
     let of_same = setups.rows.iter().filter(|(other, _)| {
         (other.family, other.from, other.to, other.kind, other.service_id)
@@ -134,7 +134,7 @@ fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &m
     let setups = row.setups;
     let outcome = worst.between.outcome;
     let reason = reason(outcome);
-    let words = Words::of(worst.between.kind);
+    let words = RequestWords::of(worst.between.kind);
     let all = plural(setups + worst.accepted, words.what);
     let diagnoses = match outcome {
         Outcome::Unanswered => {
@@ -204,7 +204,7 @@ fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &m
 }
 
 /// Words for a kind of request.
-struct Words {
+struct RequestWords {
     /// Requested object, in lower case.
     what: &'static str,
     /// The same at the start of a title.
@@ -217,7 +217,7 @@ struct Words {
     refuses: &'static str,
 }
 
-impl Words {
+impl RequestWords {
     const fn of(kind: SetupKind) -> Self {
         match kind {
             SetupKind::Connection => Self {
@@ -333,9 +333,9 @@ mod tests {
 
     const PORT: Option<u64> = Some(0x0106_1C06);
 
-    fn between(outcome: Outcome) -> Between {
+    fn between(outcome: Outcome) -> SetupEnds {
         let key = key(0, "10.0.0.1", "10.0.0.3", 1);
-        Between {
+        SetupEnds {
             family: 4,
             from: key.src,
             to: key.dst,
@@ -354,7 +354,7 @@ mod tests {
     }
 
     /// The finding for set-ups between hosts; the reverse direction has traffic unless `deaf`.
-    fn judged(rows: Vec<(Between, Row)>, deaf: bool) -> Option<Finding> {
+    fn judged(rows: Vec<(SetupEnds, Row)>, deaf: bool) -> Option<Finding> {
         let mut datagrams = stats(50_000, 6, 1_800);
         (datagrams.transport, datagrams.psn) = (3, PsnTrack::default());
         let mut flows = vec![(key(0, "10.0.0.1", "10.0.0.3", 1), datagrams)];
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn services_of_datagrams_that_are_not_resolved_are_named_as_such() {
-        let of = |outcome| Between {
+        let of = |outcome| SetupEnds {
             kind: SetupKind::Resolution,
             service_id: Some(0x0111_1C06),
             ..between(outcome)

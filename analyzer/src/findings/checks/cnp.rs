@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::ends;
 use crate::analysis::{Flow, FlowId};
+use crate::findings::dedup::{deduplicated, name};
 use crate::findings::ids;
-use crate::findings::once::{name, once};
-use crate::findings::span::{Span, bridged, latest, run, timed};
+use crate::findings::period::{Period, bridged, latest, run, timed};
 use crate::findings::title::{more, pair, title};
 use crate::findings::{
-    ByHand, Commands, Entry, Family, Finding, Hop, Input, Measure, Need, Place, Problem, Raise, Severity,
-    Unit, label,
+    ByHand, Commands, Entry, Family, Finding, Hop, Input, Measure, Place, Problem, Raise, RequiredData,
+    Severity, Unit, label,
 };
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::{Address, Direction};
@@ -18,7 +18,7 @@ use crate::util::map::Set;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[WITHOUT_CE, STORM],
     limits: &[Limits::META],
@@ -32,7 +32,7 @@ pub(super) const FAMILY: Family = Family {
 pub(super) const WITHOUT_CE: Entry = Entry {
     id: ids::CNP_WITHOUT_CE,
     rank: 330,
-    needs: &[Need::Pairs],
+    needs: &[RequiredData::Pairs],
     title: "CNPs without CE marks at this tap",
     meaning: "A receiver sends CNPs (rate reduction requested) for a flow whose packets are not CE-marked at this tap. Either they are marked downstream of this \
                 tap, or the receiver sends CNPs for another reason.",
@@ -85,23 +85,23 @@ limits! {
         "Some NICs send a CNP with a NAK";
 }
 
-/// Host pairs with more CNPs than CE marks in a span, worst first.
-fn storms<'a>(input: &Input<'a>, span: &Span) -> Vec<((Address, Address), Pair<'a>)> {
+/// Host pairs with more CNPs than CE marks in a period, worst first.
+fn storms<'a>(input: &Input<'a>, period: &Period) -> Vec<((Address, Address), Pair<'a>)> {
     let limits = &input.limits.cnp;
     let flows = &input.facts.flows;
     let mut pairs: BTreeMap<(Address, Address), Pair<'_>> = BTreeMap::new();
-    for (flow, cnps) in once(flows, |flow| span.count(flow, Signal::Cnp, flow.cnps_once())) {
+    for (flow, cnps) in deduplicated(flows, |flow| period.count(flow, Signal::Cnp, flow.cnps_dedup())) {
         let pair = pairs.entry((flow.src, flow.dst)).or_default();
         pair.cnps += cnps;
         pair.flows.push(flow);
     }
-    let data = |flow: &Flow| span.part(input.facts, flow, flow.ecn_data.capable() + flow.ecn_data.not_ect);
-    for (flow, packets) in once(flows, data) {
+    let data = |flow: &Flow| period.part(input.facts, flow, flow.ecn_data.capable() + flow.ecn_data.not_ect);
+    for (flow, packets) in deduplicated(flows, data) {
         if let Some(pair) = pairs.get_mut(&(flow.dst, flow.src)) {
             pair.data += packets;
         }
     }
-    for (flow, ce) in once(flows, |flow| span.count(flow, Signal::CeMarked, flow.ecn_data.ce)) {
+    for (flow, ce) in deduplicated(flows, |flow| period.count(flow, Signal::CeMarked, flow.ecn_data.ce)) {
         if let Some(pair) = pairs.get_mut(&(flow.dst, flow.src)) {
             pair.ce += ce;
         }
@@ -116,14 +116,14 @@ fn storms<'a>(input: &Input<'a>, span: &Span) -> Vec<((Address, Address), Pair<'
 
 /// Hosts that send more CNPs than they receive CE marks.
 fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let carriers: Vec<&Flow> = input.facts.flows.iter().filter(|flow| flow.cnps_once() > 0).collect();
-    let times = bridged(timed(&carriers, Signal::Cnp, Flow::cnps_once));
-    let judged = latest(&times, run(carriers.iter().copied()), |span| {
+    let carriers: Vec<&Flow> = input.facts.flows.iter().filter(|flow| flow.cnps_dedup() > 0).collect();
+    let times = bridged(timed(&carriers, Signal::Cnp, Flow::cnps_dedup));
+    let judged = latest(&times, run(carriers.iter().copied()), |period| {
         // Bursts with much silence between them are not a storm together.
-        if times.len() > 1 && !times.contains(span) {
+        if times.len() > 1 && !times.contains(period) {
             return None;
         }
-        let pairs = storms(input, span);
+        let pairs = storms(input, period);
         let ratio = pairs.first()?.1.ratio();
         Some((pairs, Some(ratio)))
     });
@@ -178,7 +178,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     without_ce(input, found);
 }
 
-/// CNPs of a flow, and the unmarked data that they are for, in a span.
+/// CNPs of a flow, and the unmarked data that they are for, in a period.
 struct Suspect<'a> {
     cnps: &'a Flow,
     count: u64,
@@ -186,31 +186,31 @@ struct Suspect<'a> {
     capable: u64,
 }
 
-/// NAKs of a flow in a span.
-fn naks(flow: &Flow, span: &Span) -> u64 {
-    let total = flow.naks_once().total();
+/// NAKs of a flow in a period.
+fn naks(flow: &Flow, period: &Period) -> u64 {
+    let total = flow.naks_dedup().total();
     let signals = [Signal::SequenceNak].into_iter().chain((1..=5).map(Signal::OtherNak));
-    if span.is_whole() { total } else { signals.map(|signal| span.count(flow, signal, total)).sum() }
+    if period.is_whole() { total } else { signals.map(|signal| period.count(flow, signal, total)).sum() }
 }
 
-/// CNPs without marks in a span, most first.
-fn suspects<'a>(input: &Input<'a>, span: &Span) -> Vec<Suspect<'a>> {
+/// CNPs without marks in a period, most first.
+fn suspects<'a>(input: &Input<'a>, period: &Period) -> Vec<Suspect<'a>> {
     let (limits, flows) = (&input.limits.cnp, &input.facts.flows);
     let mut suspects: Vec<Suspect<'_>> = Vec::new();
     for cnps in flows {
         let Some(answers) = cnps.cnp.as_ref().and_then(|cnp| cnp.answers.as_ref()) else { continue };
-        let count = span.count(cnps, Signal::Cnp, cnps.cnps_once());
-        if count < limits.without_ce_cnps || share(naks(cnps, span), count) >= limits.nak_share {
+        let count = period.count(cnps, Signal::Cnp, cnps.cnps_dedup());
+        if count < limits.without_ce_cnps || share(naks(cnps, period), count) >= limits.nak_share {
             continue;
         }
         // CNPs are rare, so this is not a loop over all pairs of flows.
         let Some(data) = flows.iter().find(|flow| FlowId::of(flow) == *answers) else { continue };
         // A tap nearer the receiver may see the marks.
         let elsewhere = |flow: &Flow| {
-            name(flow) == name(data) && span.count(flow, Signal::CeMarked, flow.ecn_data.ce) > 0
+            name(flow) == name(data) && period.count(flow, Signal::CeMarked, flow.ecn_data.ce) > 0
         };
         // CNPs follow the data that they are for, and live, both are dated by readings.
-        let capable = span.with_surroundings().capable(input.facts, data);
+        let capable = period.with_surroundings().capable(input.facts, data);
         let unmarked = capable >= limits.without_ce_packets && !flows.iter().any(elsewhere);
         if unmarked && data.direction != Some(Direction::Egress) {
             suspects.push(Suspect { cnps, count, data, capable });
@@ -224,11 +224,11 @@ fn suspects<'a>(input: &Input<'a>, span: &Span) -> Vec<Suspect<'a>> {
 }
 
 fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let has_cnps = |flow: &&Flow| flow.cnps_once() > 0 && flow.cnp.is_some();
+    let has_cnps = |flow: &&Flow| flow.cnps_dedup() > 0 && flow.cnp.is_some();
     let carriers: Vec<&Flow> = input.facts.flows.iter().filter(has_cnps).collect();
-    let times = timed(&carriers, Signal::Cnp, Flow::cnps_once);
-    let judged = latest(&times, run(carriers.iter().copied()), |span| {
-        let suspects = suspects(input, span);
+    let times = timed(&carriers, Signal::Cnp, Flow::cnps_dedup);
+    let judged = latest(&times, run(carriers.iter().copied()), |period| {
+        let suspects = suspects(input, period);
         let count = suspects.first()?.count;
         Some((suspects, Some(count as f64)))
     });

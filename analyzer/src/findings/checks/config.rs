@@ -3,9 +3,9 @@
 use crate::entity::devices::Setting;
 use crate::findings::ids;
 use crate::findings::title::title;
-use crate::findings::{ByHand, Entry, Family, Finding, Input, Lasting, Place, Problem, Raise, Severity};
+use crate::findings::{ByHand, Entry, Family, Finding, Input, NoEpisodes, Place, Problem, Raise, Severity};
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[LOSSLESS, ECN, SWITCH, PORT, PCIE, GPU, NCCL, HOST],
     limits: &[],
@@ -29,7 +29,7 @@ macro_rules! entry {
             ),
             advice: "Change the setting as the evidence states; `rocescope doctor` lists all settings.",
             caveat: "Settings that cannot be read on this host are not checked.",
-            lasting: Some(Lasting::Setting),
+            lasting: Some(NoEpisodes::Setting),
             ..Entry::of(Problem::Settings)
         };
     };

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use super::ends;
 use crate::analysis::{ByLink, Cnp, Flow, FlowId, Link, Loss};
+use crate::findings::dedup::{LinkShare, deduplicated, deduplicated_links};
 use crate::findings::ids;
-use crate::findings::once::{LinkShare, once, seen_once};
-use crate::findings::span::{Judged, Span, latest, run, timed};
+use crate::findings::period::{Evaluated, Period, latest, run, timed};
 use crate::findings::title::{more, pair, short, title};
 use crate::findings::{
-    Better, ByHand, Commands, Entry, Family, Finding, Hop, Impact, Input, Lasting, Measure, Place, Problem,
-    Raise, Severity, Unit, label,
+    Better, ByHand, Commands, Entry, Family, Finding, Hop, Impact, Input, Measure, NoEpisodes, Place,
+    Problem, Raise, Severity, Unit, label,
 };
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
@@ -19,7 +19,7 @@ use crate::util::numbers::share;
 use crate::util::time::NS_PER_MS;
 use crate::util::units;
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[CONGESTION, NO_CNP, NOT_CAPABLE],
     limits: &[Limits::META],
@@ -74,7 +74,7 @@ const NO_CNP: Entry = Entry {
 const NOT_CAPABLE: Entry = Entry {
     id: "ecn.not_capable",
     rank: 440,
-    lasting: Some(Lasting::Setting),
+    lasting: Some(NoEpisodes::Setting),
     measure: Some(Measure::ratio("not_ect_ratio")),
     title: "ECN not enabled",
     meaning: "These packets are Not-ECT (ECN bits 00): a congested switch cannot mark them, it can only drop or pause them. DCQCN has no effect on them.",
@@ -135,7 +135,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         let marks: Vec<_> = judged.what.flows.iter().map(|one| (one.flow, one.ce)).collect();
         Some(LinkShare::new(number, judged, marks))
     });
-    for seen in seen_once(input, congested.collect()) {
+    for seen in deduplicated_links(input, congested.collect()) {
         congestion(input, &seen, found);
     }
     no_cnp(input, found);
@@ -159,19 +159,19 @@ struct Congested<'a> {
 }
 
 /// The congestion of a link in its latest episode.
-fn congested<'a>(input: &Input<'a>, number: usize, by_link: &ByLink<'a>) -> Option<Judged<Congested<'a>>> {
+fn congested<'a>(input: &Input<'a>, number: usize, by_link: &ByLink<'a>) -> Option<Evaluated<Congested<'a>>> {
     let limits = &input.limits.ecn;
     let link = input.facts.links.get(number)?;
     let marked = |flow: &&Flow| flow.ecn_data.ce >= limits.congestion_flow_marks.max(1);
     let all: Vec<&Flow> = by_link.on(link).iter().copied().filter(marked).collect();
-    let spans = timed(&all, Signal::CeMarked, |flow| flow.ecn_data.ce);
-    let judge = |span: &Span| {
+    let periods = timed(&all, Signal::CeMarked, |flow| flow.ecn_data.ce);
+    let judge = |period: &Period| {
         let mut flows: Vec<Marked<'_>> = all
             .iter()
             .map(|flow| Marked {
                 flow,
-                ce: span.count(flow, Signal::CeMarked, flow.ecn_data.ce),
-                capable: span.capable(input.facts, flow),
+                ce: period.count(flow, Signal::CeMarked, flow.ecn_data.ce),
+                capable: period.capable(input.facts, flow),
             })
             .filter(|one| one.ce >= limits.congestion_flow_marks.max(1))
             .filter(|one| share(one.ce, one.capable) >= limits.congestion_ratio)
@@ -181,9 +181,9 @@ fn congested<'a>(input: &Input<'a>, number: usize, by_link: &ByLink<'a>) -> Opti
         let (ce, capable) = (sum(|one| one.ce), sum(|one| one.capable));
         let ratio = share(ce, capable);
         let enough = !flows.is_empty() && ce >= limits.congestion_marks;
-        enough.then_some((Congested { flows, ce, capable, timed: !spans.is_empty() }, Some(ratio)))
+        enough.then_some((Congested { flows, ce, capable, timed: !periods.is_empty() }, Some(ratio)))
     };
-    latest(&spans, run(all.iter().copied()), judge)
+    latest(&periods, run(all.iter().copied()), judge)
 }
 
 /// The diagnosis of congestion, and additions for which the title may have room.
@@ -211,16 +211,16 @@ fn headline(congested: &Congested<'_>, link: &str, others: String) -> (String, [
 pub(super) fn gaps_at_marks<'a>(
     input: &Input<'_>,
     flows: impl Iterator<Item = &'a Flow>,
-    span: &Span,
+    period: &Period,
 ) -> (Option<f64>, bool) {
     let limits = &input.limits.ecn;
     let (mut gaps, mut marked, mut ce, mut capable) = (0, 0, 0, 0);
     for flow in flows {
         let all = |of: fn(&Loss) -> u64| flow.losses().iter().flatten().map(of).sum();
-        gaps += span.count(flow, Signal::GapCapable, all(|loss| loss.gaps_capable.or_zero()));
-        marked += span.count(flow, Signal::GapMarked, all(|loss| loss.gaps_ce.or_zero()));
-        ce += span.count(flow, Signal::CeMarked, flow.ecn_data.ce);
-        capable += span.capable(input.facts, flow);
+        gaps += period.count(flow, Signal::GapCapable, all(|loss| loss.gaps_capable.or_zero()));
+        marked += period.count(flow, Signal::GapMarked, all(|loss| loss.gaps_ce.or_zero()));
+        ce += period.count(flow, Signal::CeMarked, flow.ecn_data.ce);
+        capable += period.capable(input.facts, flow);
     }
     let ratio = (gaps > 0).then(|| share(marked, gaps));
     let most = ratio.is_some_and(|ratio| {
@@ -229,13 +229,13 @@ pub(super) fn gaps_at_marks<'a>(
     (ratio, gaps >= limits.drop_gaps && most)
 }
 
-/// From the time bins of a link in a span: share of bins with CE marks among those with data, and the highest CE ratio
-/// of a bin.
-fn over_time(link: &Link, span: &Span) -> (Option<f64>, Option<f64>) {
+/// From the time bins of a link in a period: share of bins with CE marks among those with data, and the highest CE
+/// ratio of a bin.
+fn over_time(link: &Link, period: &Period) -> (Option<f64>, Option<f64>) {
     let Some(over_time) = &link.ecn_over_time else { return (None, None) };
     let begin = |number: u64| over_time.start_ns.saturating_add(over_time.bin_ns.saturating_mul(number));
     let within = move |number: u64| {
-        span.is_whole() || begin(number) <= span.last_ns && begin(number + 1) > span.first_ns
+        period.is_whole() || begin(number) <= period.last_ns && begin(number + 1) > period.first_ns
     };
     let all = || (0..).zip(over_time.capable.iter().zip(&over_time.ce));
     let bins = || all().filter(|(number, (all, _))| **all > 0 && within(*number)).map(|(_, bin)| bin);
@@ -243,21 +243,21 @@ fn over_time(link: &Link, span: &Span) -> (Option<f64>, Option<f64>) {
     (Some(marked), bins().map(|(all, ce)| f64::from(*ce) / f64::from(*all)).reduce(f64::max))
 }
 
-fn congestion(input: &Input<'_>, seen: &LinkShare<Judged<Congested<'_>>>, found: &mut Vec<Finding>) {
-    let Judged { what: congested, span, episodes } = &seen.what;
+fn congestion(input: &Input<'_>, seen: &LinkShare<Evaluated<Congested<'_>>>, found: &mut Vec<Finding>) {
+    let Evaluated { what: congested, period, episodes } = &seen.what;
     let flows = || congested.flows.iter().map(|one| one.flow);
     let (Some(link), Some(most)) = (input.facts.links.get(seen.link), flows().next()) else { return };
     let (diagnosis, parts) = headline(congested, &link.name, seen.others());
     let ratio = share(congested.ce, congested.capable);
     let worst = congested.flows.iter().map(|one| share(one.ce, one.capable)).fold(0.0, f64::max);
-    let (marked_time, peak) = over_time(link, span);
+    let (marked_time, peak) = over_time(link, period);
     // Both are upper bounds, accurate to a bin.
     let by_flows = flows().filter_map(last_mark).max();
     let by_link =
         link.ecn_over_time.as_ref().and_then(|bins| end_of_last(bins.start_ns, bins.bin_ns, &bins.ce));
     let answers = |cnp: &&Cnp| cnp.answers.as_ref().is_some_and(|id| *id == FlowId::of(most));
     let reaction = input.facts.flows.iter().filter_map(|flow| flow.cnp.as_deref()).find(answers);
-    let (gaps_ce, drops) = gaps_at_marks(input, flows(), span);
+    let (gaps_ce, drops) = gaps_at_marks(input, flows(), period);
     let here = Commands::near(input, most, most.dst);
     let (requester, responder) = ends::of_data(input, flows());
     let place = Place::link(input, &link.name, link.direction).hop(Hop::Upstream);
@@ -295,7 +295,7 @@ fn congestion(input: &Input<'_>, seen: &LinkShare<Judged<Congested<'_>>>, found:
 
 /// Findings that congestion explains. With drops, it also explains loss where packets are marked.
 const OWNED: [&str; 2] = [ids::CNP_WITHOUT_CE, ids::CNP_STORM];
-/// See [`OWNED`].
+/// Findings that congestion owns where packets were dropped too; see [`OWNED`].
 const OWNED_WITH_DROPS: [&str; 6] = [
     ids::CNP_WITHOUT_CE,
     ids::CNP_STORM,
@@ -338,22 +338,27 @@ struct Receiver<'a> {
     flows: Vec<&'a Flow>,
 }
 
-/// Receivers of CE-marked packets that send no CNP in a span, most marks first.
-fn without_cnps<'a>(input: &Input<'a>, span: &Span) -> Vec<(Address, Receiver<'a>)> {
+/// Receivers of CE-marked packets that send no CNP in a period, most marks first.
+fn without_cnps<'a>(input: &Input<'a>, period: &Period) -> Vec<(Address, Receiver<'a>)> {
     let limits = &input.limits.ecn;
-    let acks_of = |flow: &Flow| span.part(input.facts, flow, flow.ack.acks);
+    let acks_of = |flow: &Flow| period.part(input.facts, flow, flow.ack.acks);
     let marked_ns = |flow: &Flow| {
-        let length = if span.is_whole() { u64::MAX } else { span.last_ns.saturating_sub(span.first_ns) };
+        let length =
+            if period.is_whole() { u64::MAX } else { period.last_ns.saturating_sub(period.first_ns) };
         marked_for(flow).min(length)
     };
     let mut receivers: BTreeMap<Address, Receiver<'_>> = BTreeMap::new();
-    for (flow, acks) in once(&input.facts.flows, acks_of) {
+    for (flow, acks) in deduplicated(&input.facts.flows, acks_of) {
         receivers.entry(flow.src).or_default().acks += acks;
     }
-    for (flow, cnps) in once(&input.facts.flows, |flow| span.count(flow, Signal::Cnp, flow.cnps_once())) {
+    for (flow, cnps) in
+        deduplicated(&input.facts.flows, |flow| period.count(flow, Signal::Cnp, flow.cnps_dedup()))
+    {
         receivers.entry(flow.src).or_default().cnps += cnps;
     }
-    for (flow, ce) in once(&input.facts.flows, |flow| span.count(flow, Signal::CeMarked, flow.ecn_data.ce)) {
+    for (flow, ce) in
+        deduplicated(&input.facts.flows, |flow| period.count(flow, Signal::CeMarked, flow.ecn_data.ce))
+    {
         let receiver = receivers.entry(flow.dst).or_default();
         receiver.ce += ce;
         receiver.marked_ns = receiver.marked_ns.max(marked_ns(flow));
@@ -378,8 +383,8 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
     let marked: Vec<&Flow> = input.facts.flows.iter().filter(|flow| flow.ecn_data.ce > 0).collect();
     let times = timed(&marked, Signal::CeMarked, |flow| flow.ecn_data.ce);
-    let judged = latest(&times, run(marked.iter().copied()), |span| {
-        let silent = without_cnps(input, span);
+    let judged = latest(&times, run(marked.iter().copied()), |period| {
+        let silent = without_cnps(input, period);
         (!silent.is_empty()).then_some((silent, None))
     });
     let Some(judged) = judged else { return };
@@ -422,7 +427,7 @@ fn not_capable(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.ecn;
     // Flows with data; ACK flows have no data packets.
     let flows = input.facts.flows.iter().filter(|flow| flow.dest_qp != GSI_QP);
-    let mut flows = once(flows, |flow| flow.ecn_data.not_ect + flow.ecn_data.capable());
+    let mut flows = deduplicated(flows, |flow| flow.ecn_data.not_ect + flow.ecn_data.capable());
     let all = flows.iter().map(|(_, packets)| packets).sum();
     let not = flows.iter().map(|(flow, _)| flow.ecn_data.not_ect).sum();
     let ratio = share(not, all);

@@ -136,7 +136,10 @@ pub(super) fn of_answers<'a>(
 
 /// The request flows, each once, that these answer flows reject or NAK: the flows at fault. An answer flow stands for
 /// itself if its pair is unknown or its requests take another path.
-pub(super) fn asked<'a>(input: &Input<'a>, answers: impl IntoIterator<Item = &'a Flow>) -> Vec<&'a Flow> {
+pub(super) fn flows_at_fault<'a>(
+    input: &Input<'a>,
+    answers: impl IntoIterator<Item = &'a Flow>,
+) -> Vec<&'a Flow> {
     let mut all: Vec<&Flow> = Vec::new();
     for flow in answers {
         let before = all.len();

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::ends;
 use crate::analysis::{ByLink, Flow};
-use crate::findings::span::{Span, run};
+use crate::findings::period::{Period, run};
 use crate::findings::title::{more, pair, short, title};
 use crate::findings::{
     ByHand, Commands, Entry, Episode, Family, Finding, Impact, Input, Measure, Place, Problem, Raise,
@@ -16,7 +16,7 @@ use crate::sample::Address;
 use crate::util::map::Map;
 use crate::util::units;
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[FOREIGN],
     limits: &[],
@@ -64,7 +64,7 @@ struct ForeignTraffic<'a> {
     link: &'a str,
     /// The foreign network with the most bytes.
     worst: Group<'a>,
-    /// All other networks.
+    /// Groups of all networks but the largest.
     rest: Vec<Group<'a>>,
     /// Its share of the bytes of the link.
     share: f64,
@@ -168,8 +168,8 @@ impl<'a> Group<'a> {
 /// The share of a group in the bytes of all, from its first packet to its last.
 fn share(input: &Input<'_>, group: &Group<'_>, all: &[Group<'_>]) -> f64 {
     let run = run(group.flows.iter().copied());
-    let span = Span::between(run.first_ns, run.last_ns);
-    let of = |flow: &&Flow| span.part(input.facts, flow, flow.bytes);
+    let period = Period::between(run.first_ns, run.last_ns);
+    let of = |flow: &&Flow| period.part(input.facts, flow, flow.bytes);
     let bytes: u64 = all.iter().flat_map(|group| &group.flows).map(of).sum();
     group.bytes as f64 / bytes.max(group.bytes).max(1) as f64
 }

@@ -6,18 +6,18 @@ use std::cmp::Reverse;
 use super::ends;
 use crate::analysis::{ByLink, Flow, Icrc, Link};
 use crate::findings::ids;
-use crate::findings::span::Span;
+use crate::findings::period::Period;
 use crate::findings::title::{pair, short, title};
 use crate::findings::{
-    ByHand, Commands, Entry, Episode, Family, Finding, Hop, Impact, Input, Measure, Need, Place, Problem,
-    Raise, Severity, Unit, label,
+    ByHand, Commands, Entry, Episode, Family, Finding, Hop, Impact, Input, Measure, Place, Problem, Raise,
+    RequiredData, Severity, Unit, label,
 };
 use crate::sample::Address;
 use crate::util::map::Map;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[ERRORS],
     limits: &[Limits::META],
@@ -34,7 +34,7 @@ pub(super) const ERRORS: Entry = Entry {
     id: ids::ICRC_ERRORS,
     of_queue_pairs: true,
     rank: 150,
-    needs: &[Need::Frames],
+    needs: &[RequiredData::Frames],
     causes: &[ids::PATH_REWRITTEN],
     measure: Some(Measure::ratio("bad_ratio")),
     title: "Corruption: wrong invariant CRC (ICRC)",
@@ -173,10 +173,10 @@ fn seen(flows: &[&Flow], ratio: Option<f64>) -> Vec<Episode> {
 /// last.
 fn checked_meanwhile(input: &Input<'_>, on_link: &[&Flow], damaged: &[&Flow]) -> u64 {
     let [episode] = &seen(damaged, None)[..] else { return u64::MAX };
-    let span = Span::between(episode.first_ns, episode.last_ns);
+    let period = Period::between(episode.first_ns, episode.last_ns);
     let of = |flow: &&Flow| {
         let checked = flow.icrc.get().map_or(0, |icrc| icrc.checked);
-        span.part(input.facts, flow, checked)
+        period.part(input.facts, flow, checked)
     };
     on_link.iter().map(of).sum()
 }
@@ -253,13 +253,13 @@ mod tests {
     use super::*;
     use crate::analysis::{Episodes, Facts, Loss, Options, fixtures::everything};
     use crate::findings::tests::found_on;
-    use crate::metrics::icrc::{Checked, Wrong};
+    use crate::metrics::icrc::{Checked, IcrcErrors};
 
     #[test]
     fn corruption_accounts_for_no_more_loss_than_it_explains() {
         let owns = |bad| {
             let mut facts = Facts::of(&everything(), &Options::default());
-            let wrong = Wrong { packets: bad, at_ns: (1, 2) };
+            let wrong = IcrcErrors { packets: bad, at_ns: (1, 2) };
             let icrc = Checked { checked: 1_000, wrong: wrong.into(), unchecked: 0 };
             let after_tap = Episodes { episodes: 2.into(), ..Episodes::default() };
             for flow in &mut facts.flows {
@@ -280,7 +280,7 @@ mod tests {
         let mut facts = Facts::of(&everything(), &Options::default());
         let flow = facts.flows[0].clone();
         let icrc = |(bad, checked): (u64, u64)| {
-            let wrong = Wrong { packets: bad, at_ns: (1, 2) };
+            let wrong = IcrcErrors { packets: bad, at_ns: (1, 2) };
             Checked { checked, wrong: wrong.into(), unchecked: 0 }
         };
         let of = |(at, one): (usize, &(u64, u64))| {
@@ -316,7 +316,7 @@ mod tests {
         let ratio = |seconds: u64, wrong_s: (u64, u64)| {
             let mut facts = Facts::of(&everything(), &Options::default());
             let packets = 1_000 * seconds;
-            let wrong = Wrong { packets: 10, at_ns: (wrong_s.0 * S, wrong_s.1 * S) };
+            let wrong = IcrcErrors { packets: 10, at_ns: (wrong_s.0 * S, wrong_s.1 * S) };
             let icrc = Checked { checked: packets, wrong: wrong.into(), unchecked: 0 };
             let (name, direction) = (facts.flows[0].link.clone(), facts.flows[0].direction);
             (facts.window.first_ns, facts.window.last_ns) = (Some(S), Some((1 + seconds) * S));
@@ -342,7 +342,7 @@ mod tests {
             (facts.links, facts.flows) = (Vec::new(), Vec::new());
             for at in 0..links {
                 let name = format!("port{at}");
-                let wrong = Wrong { packets: 10 + at, at_ns: (1, 2) };
+                let wrong = IcrcErrors { packets: 10 + at, at_ns: (1, 2) };
                 let icrc = Checked { checked: 1_000, wrong: wrong.into(), unchecked: 0 };
                 let of_link = Some(icrc.clone().into());
                 facts.links.push(Link { name: name.clone(), direction: None, icrc: of_link, ..link.clone() });

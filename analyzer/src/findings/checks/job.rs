@@ -4,11 +4,11 @@ use crate::analysis::ports;
 use crate::findings::ids;
 use crate::findings::title::title;
 use crate::findings::{
-    Commands, Entry, Episode, Family, Finding, Impact, Input, Need, Place, Problem, Raise, Severity,
+    Commands, Entry, Episode, Family, Finding, Impact, Input, Place, Problem, Raise, RequiredData, Severity,
 };
 use crate::util::units::{self, plural};
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family =
     Family { entries: &[STALLED], limits: &[Limits::META], evidence: &[], check };
 
@@ -22,7 +22,7 @@ const STALLED: Entry = Entry {
         ids::NAK_REMOTE_OPERATIONAL_ERROR,
         ids::NAK_INVALID_REQUEST,
     ],
-    needs: &[Need::Traffic],
+    needs: &[RequiredData::Traffic],
     title: "Job stalled in the middle of a step",
     meaning: "Periodic traffic fell silent and stayed silent for many times its period, with an unfinished step or outstanding requests. A job that ends, or pauses \
                 for a checkpoint, stops between two steps.",

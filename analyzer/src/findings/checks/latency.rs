@@ -3,17 +3,17 @@
 use super::ends;
 use crate::analysis::{Flow, Latency};
 use crate::findings::ids;
-use crate::findings::span::{joined, scaled};
+use crate::findings::period::{joined, scaled};
 use crate::findings::title::{pair, title};
 use crate::findings::{
-    Better, ByHand, Commands, Entry, Episode, Family, Finding, Impact, Input, Measure, Need, Place, Problem,
-    Raise, Severity, Unit,
+    Better, ByHand, Commands, Entry, Episode, Family, Finding, Impact, Input, Measure, Place, Problem, Raise,
+    RequiredData, Severity, Unit,
 };
 use crate::metrics::latency::Histogram;
 use crate::metrics::latency::tails::TailInterval;
 use crate::util::units;
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family { entries: &[TAIL], limits: &[Limits::META], evidence: &[], check };
 
 const TAIL: Entry = Entry {
@@ -27,7 +27,7 @@ const TAIL: Entry = Entry {
         ids::RNR_SLOW_RECEIVER,
         ids::ECN_CONGESTION,
     ],
-    needs: &[Need::Latency],
+    needs: &[RequiredData::Latency],
     measure: Some(Measure { name: "p99_ns", unit: Unit::Nanoseconds, better: Better::Less }),
     title: "High tail latency",
     meaning: "Most requests are answered quickly, but one in a hundred takes many times as long. A collective completes with its slowest message, so the tail \

@@ -4,20 +4,20 @@ use rocescope_common::wire::opcode::Operation;
 
 use super::ends;
 use crate::analysis::{Flow, LastNaks, Naks};
+use crate::findings::dedup::deduplicated;
 use crate::findings::ids;
-use crate::findings::once::once;
-use crate::findings::span::{Judged, Span, latest, run, scaled, timed};
+use crate::findings::period::{Evaluated, Period, latest, run, scaled, timed};
 use crate::findings::title::{more, pair, title};
 use crate::findings::{
     ByHand, Commands, End, Entry, Episode, Family, Finding, Hop, Input, Place, Problem, Raise, Severity,
     Unit, label,
 };
 use crate::metrics::loss::signal_intervals::Signal;
-use crate::sample::{Address, Counted};
+use crate::sample::{Address, UntimedCounter};
 use crate::util::map::Set;
 use crate::util::units::plural;
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[ACCESS, OPERATIONAL, INVALID, SEQUENCE],
     limits: &[Limits::META],
@@ -29,7 +29,7 @@ pub(in crate::findings) const ACCESS: Entry = Entry {
     id: ids::NAK_REMOTE_ACCESS_ERROR,
     of_queue_pairs: true,
     rank: 160,
-    grows: Some(Counted::AccessError),
+    grows: Some(UntimedCounter::AccessError),
     title: "Remote access error: a responder denies access to its memory",
     meaning: "A request named a remote key or an address that the responder does not grant. The queue pair goes into the error state: the job that uses it ends or hangs.",
     computed: "Raised from `nak.errors` NAKs with code 2 (remote access error) on; critical, since no connection survives one.",
@@ -42,7 +42,7 @@ pub(in crate::findings) const OPERATIONAL: Entry = Entry {
     id: ids::NAK_REMOTE_OPERATIONAL_ERROR,
     of_queue_pairs: true,
     rank: 170,
-    grows: Some(Counted::OperationalError),
+    grows: Some(UntimedCounter::OperationalError),
     title: "Remote operational error: a responder failed to execute a request",
     meaning: "The responder could not execute a request: its device hit an error of its own, or a message was longer than the receive buffer posted for it (drivers answer that with this code or with invalid request). The queue pair goes into the error state.",
     computed: "Raised from `nak.errors` NAKs with code 3 (remote operational error) on; critical.",
@@ -55,7 +55,7 @@ pub(in crate::findings) const INVALID: Entry = Entry {
     id: ids::NAK_INVALID_REQUEST,
     of_queue_pairs: true,
     rank: 180,
-    grows: Some(Counted::InvalidRequest),
+    grows: Some(UntimedCounter::InvalidRequest),
     title: "Invalid request: a responder rejects a request",
     meaning: "The responder does not understand the request, or does not permit it at all: an operation that is not enabled for the queue pair, a message longer than its receive buffer, too \
               many READs or atomics at a time. The queue pair goes into the error state.",
@@ -129,19 +129,20 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 /// Requests that a responder rejected with a fatal NAK.
 fn refused(input: &Input<'_>, kind: &FatalNak, found: &mut Vec<Finding>) {
     let signal = Signal::OtherNak(kind.code);
-    let all: Vec<&Flow> = once(&input.facts.flows, |flow| (kind.count)(&flow.naks_once()))
+    let all: Vec<&Flow> = deduplicated(&input.facts.flows, |flow| (kind.count)(&flow.naks_dedup()))
         .into_iter()
         .map(|(flow, _)| flow)
         .collect();
     let least = input.limits.nak.errors.max(1);
-    let judge = |span: &Span| {
-        let flows =
-            once(all.iter().copied(), |flow| span.count(flow, signal, (kind.count)(&flow.naks_once())));
+    let judge = |period: &Period| {
+        let flows = deduplicated(all.iter().copied(), |flow| {
+            period.count(flow, signal, (kind.count)(&flow.naks_dedup()))
+        });
         let naks: u64 = flows.iter().map(|(_, naks)| naks).sum();
         (naks >= least).then_some(((flows, naks), Some(naks as f64)))
     };
-    let spans = timed(&all, signal, |flow| (kind.count)(&flow.naks_once()));
-    let Some(judged) = latest(&spans, run(all.iter().copied()), judge) else { return };
+    let periods = timed(&all, signal, |flow| (kind.count)(&flow.naks_dedup()));
+    let Some(judged) = latest(&periods, run(all.iter().copied()), judge) else { return };
     let (flows, naks) = &judged.what;
     let Some((worst, _)) = flows.first() else { return };
     let (requester, responder) = ends::of_answers(input, flows.iter().map(|(flow, _)| *flow));
@@ -151,7 +152,7 @@ fn refused(input: &Input<'_>, kind: &FatalNak, found: &mut Vec<Finding>) {
     let raise = Raise::new(kind.entry, Severity::Critical, title(diagnosis, [times, more]))
         .evidence("naks", *naks)
         .last_seen(latest_nak(&all, kind.last))
-        .flows(ends::asked(input, flows.iter().map(|(flow, _)| *flow)))
+        .flows(ends::flows_at_fault(input, flows.iter().map(|(flow, _)| *flow)))
         .place(Place::of(input, worst).hop(Hop::Responder))
         .episodes(episodes_of(&judged, &all, kind.last));
     refusal_steps(input, raise, kind, requester.as_ref(), responder.as_ref(), worst)
@@ -176,7 +177,7 @@ fn refusal_steps(
             there.queue_pairs_of(Some(worst.dest_qp)),
         )
         .step(format!("Read the log of the process on the responder, {refuses}."), ByHand::Job);
-    let sends = asks_with_sends(input, worst);
+    let sends = requests_have_sends(input, worst);
     let lengths = if kind.code == 3 { sends != Some(false) } else { kind.code == 1 && sends == Some(true) };
     let raise = if lengths {
         raise.step(
@@ -195,7 +196,7 @@ fn refusal_steps(
 
 /// True if SENDs, for which the responder posts receives, are among the requests that these answers are for; `None`
 /// where the requests are not visible.
-fn asks_with_sends(input: &Input<'_>, answers: &Flow) -> Option<bool> {
+fn requests_have_sends(input: &Input<'_>, answers: &Flow) -> Option<bool> {
     let mut requests = input.facts.requests_answered_by(answers).peekable();
     requests.peek()?;
     let mut opcodes = requests.flat_map(|flow| flow.opcodes.iter());
@@ -208,24 +209,25 @@ fn naks_for_unseen_requests(input: &Input<'_>, found: &mut Vec<Finding>) {
     let passes: Set<(Address, Address)> =
         facts.flows.iter().filter(|flow| flow.psn.is_some()).map(|flow| (flow.src, flow.dst)).collect();
     let unseen = |flow: &&Flow| !passes.contains(&(flow.dst, flow.src)) && flow.ack.rnr_naks == 0;
-    let all: Vec<&Flow> = once(facts.flows.iter().filter(unseen), |flow| facts.nak_causes(flow).unknown)
-        .into_iter()
-        .map(|(flow, _)| flow)
-        .collect();
-    let counted = |flow: &Flow| flow.naks_once().psn_sequence_error;
-    // The cause is known per flow, not per NAK: the flow's share of unexplained NAKs is applied to those in the span.
-    let unknown = |flow: &Flow, span: &Span| {
+    let all: Vec<&Flow> =
+        deduplicated(facts.flows.iter().filter(unseen), |flow| facts.nak_causes(flow).unknown)
+            .into_iter()
+            .map(|(flow, _)| flow)
+            .collect();
+    let counted = |flow: &Flow| flow.naks_dedup().psn_sequence_error;
+    // The cause is known per flow, not per NAK: the flow's share of unexplained NAKs is applied to those in the period.
+    let unknown = |flow: &Flow, period: &Period| {
         let all = facts.nak_causes(flow).unknown;
-        scaled(span.count(flow, Signal::SequenceNak, counted(flow)), all, counted(flow))
+        scaled(period.count(flow, Signal::SequenceNak, counted(flow)), all, counted(flow))
     };
     let least = input.limits.loss.episodes.max(1);
-    let judge = |span: &Span| {
-        let flows = once(all.iter().copied(), |flow| unknown(flow, span));
+    let judge = |period: &Period| {
+        let flows = deduplicated(all.iter().copied(), |flow| unknown(flow, period));
         let naks: u64 = flows.iter().map(|(_, naks)| naks).sum();
         (naks >= least).then_some(((flows, naks), Some(naks as f64)))
     };
-    let spans = timed(&all, Signal::SequenceNak, counted);
-    let Some(judged) = latest(&spans, run(all.iter().copied()), judge) else { return };
+    let periods = timed(&all, Signal::SequenceNak, counted);
+    let Some(judged) = latest(&periods, run(all.iter().copied()), judge) else { return };
     let (flows, naks) = &judged.what;
     let Some((most, _)) = flows.first() else { return };
     let hosts = flows.iter().map(|(flow, _)| (flow.src, flow.dst)).collect::<Set<_>>().len();
@@ -256,12 +258,12 @@ fn naks_for_unseen_requests(input: &Input<'_>, found: &mut Vec<Finding>) {
 
 /// The evaluated episodes; none if no NAK has a known time.
 pub(super) fn episodes_of<T>(
-    judged: &Judged<T>,
+    judged: &Evaluated<T>,
     flows: &[&Flow],
     last: fn(&LastNaks) -> Option<u64>,
 ) -> Vec<Episode> {
     let known = judged.episodes.len() > 1
-        || !judged.span.is_whole()
+        || !judged.period.is_whole()
         || flows.iter().any(|flow| !flow.intervals.is_empty());
     if known && latest_nak(flows, last).is_some() { judged.episodes.clone() } else { Vec::new() }
 }

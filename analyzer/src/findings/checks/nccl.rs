@@ -12,7 +12,7 @@ use crate::findings::{
 };
 use crate::util::units::{self, plural};
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[DEAD, FAILED, LAGGING],
     limits: &[Limits::META],
@@ -119,7 +119,7 @@ const OWNER: &str = ids::QP_DIED;
 const MAX_QPS: usize = 4;
 
 /// A rank with its communicator.
-type Of<'a> = (&'a Communicator, &'a NcclRank);
+type RankInCommunicator<'a> = (&'a Communicator, &'a NcclRank);
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let Some(nccl) = &input.facts.nccl else { return };
@@ -128,17 +128,17 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let all = || nccl.communicators.iter().flat_map(|one| one.ranks.iter().map(move |rank| (one, rank)));
     let case = Case { input, nccl, now_ns };
     let silent = |rank: &NcclRank| now_ns.saturating_sub(rank.state_since_ns) >= limits.unresponsive_ns;
-    let mut dead: Vec<Of<'_>> = all()
+    let mut dead: Vec<RankInCommunicator<'_>> = all()
         .filter(|(_, rank)| {
             rank.state == Some(RankState::Dead) || rank.state == Some(RankState::Unresponsive) && silent(rank)
         })
         .collect();
     dead.sort_by_key(|(_, rank)| (rank.state != Some(RankState::Dead), rank.state_since_ns, rank.rank));
     case.dead(&dead, found);
-    let mut failed: Vec<Of<'_>> = all().filter(|(_, rank)| rank.error.is_some()).collect();
+    let mut failed: Vec<RankInCommunicator<'_>> = all().filter(|(_, rank)| rank.error.is_some()).collect();
     failed.sort_by_key(|(_, rank)| (rank.error == Some(REMOTE_ERROR.1), rank.state_since_ns, rank.rank));
     case.failed(&failed, found);
-    let mut lagging: Vec<Of<'_>> =
+    let mut lagging: Vec<RankInCommunicator<'_>> =
         all().filter(|(one, rank)| is_lagging(limits, now_ns, one, rank)).collect();
     lagging.sort_by_key(|(_, rank)| (std::cmp::Reverse(rank.behind), rank.behind_since_ns, rank.rank));
     case.lagging(&lagging, found);
@@ -163,7 +163,7 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    fn dead(&self, ranks: &[Of<'_>], found: &mut Vec<Finding>) {
+    fn dead(&self, ranks: &[RankInCommunicator<'_>], found: &mut Vec<Finding>) {
         let Some(&(one, rank)) = ranks.first() else { return };
         let is_dead = rank.state == Some(RankState::Dead);
         let (severity, what) = if is_dead {
@@ -186,7 +186,7 @@ impl Case<'_> {
         self.claim(rank, found);
     }
 
-    fn failed(&self, ranks: &[Of<'_>], found: &mut Vec<Finding>) {
+    fn failed(&self, ranks: &[RankInCommunicator<'_>], found: &mut Vec<Finding>) {
         let Some(&(one, rank)) = ranks.first() else { return };
         let error = rank.error.unwrap_or_default();
         let text =
@@ -203,7 +203,7 @@ impl Case<'_> {
         self.claim(rank, found);
     }
 
-    fn lagging(&self, ranks: &[Of<'_>], found: &mut Vec<Finding>) {
+    fn lagging(&self, ranks: &[RankInCommunicator<'_>], found: &mut Vec<Finding>) {
         let Some(&(one, rank)) = ranks.first() else { return };
         let since = rank.behind_since_ns.unwrap_or(self.now_ns);
         let for_ns = self.now_ns.saturating_sub(since);
@@ -262,7 +262,7 @@ impl Case<'_> {
         raise: Raise,
         one: &Communicator,
         rank: &NcclRank,
-        ranks: &[Of<'_>],
+        ranks: &[RankInCommunicator<'_>],
         since_ns: u64,
     ) -> Raise {
         let all = qps(one, rank);
@@ -336,7 +336,7 @@ fn place(rank: &NcclRank) -> String {
 }
 
 /// Number of other processes than the first; a rank with an unknown process counts as one.
-fn others(ranks: &[Of<'_>]) -> u64 {
+fn others(ranks: &[RankInCommunicator<'_>]) -> u64 {
     let known: BTreeSet<_> =
         ranks.iter().filter(|(_, rank)| rank.pid.is_some()).map(|(_, rank)| (rank.host, rank.pid)).collect();
     let unknown: BTreeSet<_> = ranks

@@ -9,8 +9,8 @@ use crate::analysis::{Facts, Flow};
 use crate::findings::ids;
 use crate::findings::title::{more, title};
 use crate::findings::{
-    Commands, Entry, Episode, Family, Finding, Hop, Impact, Input, Need, Place, Problem, Raise, Severity,
-    Unit, label, once,
+    Commands, Entry, Episode, Family, Finding, Hop, Impact, Input, Place, Problem, Raise, RequiredData,
+    Severity, Unit, dedup, label,
 };
 use crate::metrics::loss::PSN_WINDOW;
 use crate::sample::{Address, Direction, LinkSample, Sample, SourceKind};
@@ -18,7 +18,7 @@ use crate::util::map::{Map, Set};
 use crate::util::time::NS_PER_MS;
 use crate::util::units::plural;
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[SILENT],
     limits: &[Limits::META],
@@ -32,7 +32,7 @@ pub(super) const FAMILY: Family = Family {
 pub(super) const SILENT: Entry = Entry {
     id: ids::PEER_SILENT,
     rank: 270,
-    needs: &[Need::Loss],
+    needs: &[RequiredData::Loss],
     title: "Peer does not answer",
     meaning: "A requester requests acknowledgements, or retransmits the same request, and gets no response: the peer's queue pair, process or host is gone, or packets pass in one direction only. After retry_cnt attempts the connection fails.",
     computed: "Reliable flows that asked for an acknowledgement, and to which no acknowledgement, NAK or response with a PSN of theirs came from the peer's address:\n\
@@ -111,7 +111,7 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
     let mut silent = named(input, &silent);
     silent.sort_by_key(|(_, stuck)| std::cmp::Reverse(*stuck));
     let Some((worst, stuck)) = silent.first() else { return };
-    let others = once::count(silent.iter().map(|(flow, _)| *flow)).saturating_sub(1);
+    let others = dedup::count(silent.iter().map(|(flow, _)| *flow)).saturating_sub(1);
     // If no packet at all reaches the requester here, the ACKs may take another path.
     let hears = |host: Address| input.facts.flows.iter().any(|flow| flow.dst == host);
     let seen = silent.iter().any(|(flow, _)| hears(flow.src));
@@ -272,7 +272,7 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
     let repeated = silent.iter().any(|(_, again)| *again);
     silent.sort_by_key(|(flow, again)| std::cmp::Reverse((*again, flow.packets)));
     let Some((worst, _)) = silent.first() else { return };
-    let others = once::count(silent.iter().map(|(flow, _)| *flow)).saturating_sub(1);
+    let others = dedup::count(silent.iter().map(|(flow, _)| *flow)).saturating_sub(1);
     let diagnosis = format!("No response from {} to {}", worst.dst, worst.src);
     let sent = format!(": {} to QP {}", plural(worst.packets, "packet"), worst.dest_qp);
     let again = if repeated { ", with retransmissions" } else { "" };
@@ -323,7 +323,7 @@ mod tests {
     const B: &str = "10.0.0.2";
 
     /// A thousand requests from A to B, starting with the captured second, beside other flows.
-    fn asks(others: &[(&str, &str, AckState)]) -> Sample {
+    fn silent_receiver(others: &[(&str, &str, AckState)]) -> Sample {
         let asked = AckState { asked_ns: Some(START), ..AckState::default() };
         let mut flows = vec![(key(0, A, B, 17), stats(50_000, 1_000, 1_000_000))];
         let mut ack_states = vec![asked];
@@ -346,22 +346,22 @@ mod tests {
         let answers = AckState { answer_psn: Some(100), ..data };
         let asked = AckState { asked_ns: Some(START), ..data };
         assert_eq!(
-            found(&asks(&[(B, A, data)])),
+            found(&silent_receiver(&[(B, A, data)])),
             Some(Severity::Info),
             "the peer sends, and answers nothing"
         );
-        let silent = by_id(&asks(&[(B, A, data)]), "peer.silent").unwrap();
+        let silent = by_id(&silent_receiver(&[(B, A, data)]), "peer.silent").unwrap();
         let end = START + SECOND;
         assert_eq!((silent.first_seen_ns, silent.last_seen_ns), (Some(START), Some(end)));
         assert_eq!(silent.impact.time_lost_ns, Some(SECOND), "from the first request to the end of the data");
-        assert_eq!(found(&asks(&[(B, A, answers)])), None);
-        assert_eq!(found(&asks(&[])), None, "one direction may be all that is seen");
-        let mirror = asks(&[(A, "10.0.0.3", asked), (A, "10.0.0.4", asked)]);
+        assert_eq!(found(&silent_receiver(&[(B, A, answers)])), None);
+        assert_eq!(found(&silent_receiver(&[])), None, "one direction may be all that is seen");
+        let mirror = silent_receiver(&[(A, "10.0.0.3", asked), (A, "10.0.0.4", asked)]);
         assert_eq!(found(&mirror), None, "a mirror of one direction");
-        let paths = asks(&[(B, A, data), (A, "10.0.0.3", asked), ("10.0.0.3", A, data)]);
+        let paths = silent_receiver(&[(B, A, data), (A, "10.0.0.3", asked), ("10.0.0.3", A, data)]);
         assert_eq!(found(&paths), None, "all answers take another path");
 
-        let mut again = asks(&[(B, A, data)]);
+        let mut again = silent_receiver(&[(B, A, data)]);
         let requests = Some(Metrics { retransmitted: 1, ..Metrics::default() });
         if let Some(loss) = &mut again.metrics.loss {
             loss.flows.insert(0, FlowLoss { requests, ..FlowLoss::default() });
@@ -371,7 +371,7 @@ mod tests {
 
     /// A lone sender: its requests leave on link 1, and link 0 is the ingress of the same interface.
     fn lone(links: [(&str, Option<Direction>); 2], frames_in: u64) -> Sample {
-        let mut sample = asks(&[]);
+        let mut sample = silent_receiver(&[]);
         sample.links = links.map(|(name, direction)| link(name, direction)).into();
         sample.links[0].skipped[SkipReason::Arp as usize] = counter(frames_in, 60 * frames_in);
         sample.flows[0].key.link = 1;
@@ -412,7 +412,7 @@ mod tests {
     /// A sender that restarts repeatedly, in a capture that begins in the middle.
     fn begins_again(answer: Option<u32>) -> Sample {
         let data = AckState::default();
-        let mut sample = asks(&[(B, A, AckState { answer_psn: answer, ..data })]);
+        let mut sample = silent_receiver(&[(B, A, AckState { answer_psn: answer, ..data })]);
         sample.flows[0].stats.psn.first = 30_000;
         sample.flows[0].stats.psn.expected = 30_064;
         let requests = Some(Metrics { stuck: 3, ..Metrics::default() });
@@ -437,16 +437,16 @@ mod tests {
     fn answers_that_may_be_on_their_way_or_hidden_are_awaited() {
         let others = [(B, A, AckState::default())];
         for (before_end, raised) in [(9_000_000, None), (10_000_000, Some(Severity::Info))] {
-            let mut late = asks(&others);
+            let mut late = silent_receiver(&others);
             if let Some(loss) = &mut late.metrics.loss {
                 loss.ack_states[0].asked_ns = Some(START + SECOND - before_end);
             }
             assert_eq!(found(&late), raised, "{before_end}");
         }
-        let mut filtered = asks(&others);
+        let mut filtered = silent_receiver(&others);
         filtered.links[0].skipped[SkipReason::Filtered as usize] = counter(1, 100);
         assert_eq!(found(&filtered), None);
-        let mut retired = asks(&others);
+        let mut retired = silent_receiver(&others);
         retired.links[0].retired.flows = 1;
         assert_eq!(found(&retired), None);
     }

@@ -7,11 +7,12 @@ use super::ends;
 use crate::analysis::Flow;
 use crate::findings::title::{more, pair, title};
 use crate::findings::{
-    Commands, Entry, Episode, Family, Finding, Hop, Input, Need, Place, Problem, Raise, Severity, Unit, label,
+    Commands, Entry, Episode, Family, Finding, Hop, Input, Place, Problem, Raise, RequiredData, Severity,
+    Unit, label,
 };
 use crate::metrics::loss::reads::Overlap;
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[OVERLAP],
     limits: &[],
@@ -28,7 +29,7 @@ pub(super) const FAMILY: Family = Family {
 const OVERLAP: Entry = Entry {
     id: "qp.psn_overlap",
     rank: 164,
-    needs: &[Need::Taps],
+    needs: &[RequiredData::Taps],
     title: "Requester reuses PSNs of a READ",
     meaning: "A request carries a PSN that belongs to the READ before it: a READ takes one PSN for each packet of its response, and the next request starts behind them. The responder takes the request for a duplicate, acknowledges it and \
               does not execute it: the message is lost although both ends report success, or the queue pair fails.",
@@ -52,7 +53,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let parts = [
         pair(worst.src, worst.dst),
         format!(" QP {}", worst.dest_qp),
-        more(crate::findings::once::count(flows.iter().map(|(flow, _)| *flow)) - 1, "QP"),
+        more(crate::findings::dedup::count(flows.iter().map(|(flow, _)| *flow)) - 1, "QP"),
     ];
     let (requester, responder) = ends::of_data(input, [worst]);
     let here = Commands::on(input, &worst.link);

@@ -7,13 +7,13 @@ use crate::analysis::{Device, DeviceQp};
 use crate::entity::devices::PortSample;
 use crate::findings::title::title;
 use crate::findings::{
-    ByHand, Commands, Entry, Family, Finding, Input, Lasting, LocalQp, Place, Problem, Raise, Severity, Unit,
-    label,
+    ByHand, Commands, Entry, Family, Finding, Input, LocalQp, NoEpisodes, Place, Problem, Raise, Severity,
+    Unit, label,
 };
 use crate::util::time::NS_PER_MS;
 use crate::util::units::{self, plural};
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[DSCP, SETTINGS],
     limits: &[Limits::META],
@@ -35,7 +35,7 @@ pub(super) const FAMILY: Family = Family {
 const DSCP: Entry = Entry {
     id: "config.qp_dscp",
     rank: 25,
-    lasting: Some(Lasting::Setting),
+    lasting: Some(NoEpisodes::Setting),
     title: "Queue pairs outside the lossless priority",
     meaning: "Queue pairs send with a DSCP whose priority has no PFC on this port, although the port has lossless priorities. Under congestion their packets are dropped where those of the \
               lossless class wait, and each drop costs a go-back-N. Queue pairs that a GPU drives (DEVX) ignore the global traffic class of the device and often end up here.",
@@ -51,7 +51,7 @@ const DSCP: Entry = Entry {
 const SETTINGS: Entry = Entry {
     id: "config.qp_settings",
     rank: 375,
-    lasting: Some(Lasting::Setting),
+    lasting: Some(NoEpisodes::Setting),
     title: "Settings of queue pairs",
     meaning: "Transport timeout and retry count let queue pairs fail within the time that a port takes to come up again after a link flap: a short flap ends the job, while longer \
              timeouts would outlast it. Or their path MTU is below the one that the port offers: they send more packets, headers and interrupts for the same data.",
@@ -100,7 +100,7 @@ fn by<'a, K: Ord>(
     groups
 }
 
-/// What decides the priority of a queue pair's packets.
+/// Setting that decides the priority of a queue pair's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     Dscp(u8),

@@ -9,7 +9,7 @@ use crate::findings::{
 };
 use crate::util::units::{self, plural};
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[SETUP_FAILED],
     limits: &[],

@@ -6,22 +6,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::ends;
 use super::nak::{episodes_of, latest_nak};
 use crate::analysis::Flow;
+use crate::findings::dedup::deduplicated;
 use crate::findings::ids;
 use crate::findings::not_evaluated::is_not_evaluated;
-use crate::findings::once::once;
-use crate::findings::span::{Cost, Judged, Span, Wait, impact, latest, run, timed};
+use crate::findings::period::{Cost, Evaluated, Period, Wait, impact, latest, run, timed};
 use crate::findings::title::title;
 use crate::findings::{
     ByHand, Commands, Entry, Family, Finding, Hop, Impact, Input, Measure, Place, Problem, Raise, Severity,
     Unit, label,
 };
 use crate::metrics::loss::signal_intervals::Signal;
-use crate::sample::{Address, Counted};
+use crate::sample::{Address, UntimedCounter};
 use crate::util::map::Map;
 use crate::util::numbers;
 use crate::util::units::{self, plural};
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[SLOW],
     limits: &[Limits::META],
@@ -37,7 +37,7 @@ pub(super) const FAMILY: Family = Family {
 pub(in crate::findings) const SLOW: Entry = Entry {
     id: ids::RNR_SLOW_RECEIVER,
     rank: 260,
-    grows: Some(Counted::RnrNaks),
+    grows: Some(UntimedCounter::RnrNaks),
     measure: Some(Measure::ratio("rnr_ratio")),
     title: "Receiver not ready (RNR NAKs)",
     meaning: "SENDs, or WRITEs with immediate data, arrive before the receiver has posted a receive buffer. The receiver refuses them with an RNR NAK; the sender waits for the RNR timer and retransmits all that was in flight. After rnr_retry attempts the connection fails.",
@@ -61,7 +61,7 @@ limits! {
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let mut by_host: BTreeMap<Address, Vec<&Flow>> = BTreeMap::new();
-    for (flow, _) in once(&input.facts.flows, Flow::rnr_naks_once) {
+    for (flow, _) in deduplicated(&input.facts.flows, Flow::rnr_naks_dedup) {
         by_host.entry(flow.src).or_default().push(flow);
     }
     if by_host.is_empty() {
@@ -72,37 +72,49 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         requests.entry(flow.dst).or_default().push(flow);
     }
     let to = |host: Address| requests.get(&host).map_or(&[][..], |all| &all[..]);
-    let resent = resent(&input.facts.flows);
-    let mut raised: Vec<(Address, Vec<&Flow>, Judged<Slow>)> = Vec::new();
+    let retransmitted = retransmitted_after_rnr(&input.facts.flows);
+    let mut raised: Vec<(Address, Vec<&Flow>, Evaluated<NotReadyReceiver>)> = Vec::new();
     for (host, flows) in by_host {
-        let counted = |flow: &Flow| flow.rnr_naks_once();
-        let spans = timed(&flows, Signal::RnrNak, counted);
-        let judge = |span: &Span| Slow::of(input, to(host), &flows, span);
-        if let Some(judged) = latest(&spans, run(flows.iter().copied()), judge) {
+        let counted = |flow: &Flow| flow.rnr_naks_dedup();
+        let periods = timed(&flows, Signal::RnrNak, counted);
+        let judge = |period: &Period| NotReadyReceiver::of(input, to(host), &flows, period);
+        if let Some(judged) = latest(&periods, run(flows.iter().copied()), judge) {
             raised.push((host, flows, judged));
         }
     }
     raised.sort_by_key(|(host, _, judged)| (Reverse(judged.what.naks), *host));
     for (host, flows, judged) in raised {
-        raise(input, (host, to(host)), &flows, &judged, resent.get(&host).copied().unwrap_or(Some(0)), found);
+        raise(
+            input,
+            (host, to(host)),
+            &flows,
+            &judged,
+            retransmitted.get(&host).copied().unwrap_or(Some(0)),
+            found,
+        );
     }
 }
 
-/// A receiver that was not ready, in one time span.
-struct Slow {
+/// A receiver that was not ready, in one period.
+struct NotReadyReceiver {
     naks: u64,
     /// Request packets sent to it; `None` if not visible.
     packets: Option<u64>,
     ratio: Option<f64>,
 }
 
-impl Slow {
+impl NotReadyReceiver {
     /// `None` if below the thresholds.
-    fn of(input: &Input<'_>, to_host: &[&Flow], flows: &[&Flow], span: &Span) -> Option<(Self, Option<f64>)> {
+    fn of(
+        input: &Input<'_>,
+        to_host: &[&Flow],
+        flows: &[&Flow],
+        period: &Period,
+    ) -> Option<(Self, Option<f64>)> {
         let limits = &input.limits.rnr;
-        let naks = flows.iter().map(|flow| span.count(flow, Signal::RnrNak, flow.rnr_naks_once())).sum();
+        let naks = flows.iter().map(|flow| period.count(flow, Signal::RnrNak, flow.rnr_naks_dedup())).sum();
         let to_host = to_host.iter().copied().filter(|flow| flow.psn.is_some());
-        let sent: Vec<u64> = once(to_host, |flow| span.packets_of(input.facts, flow))
+        let sent: Vec<u64> = deduplicated(to_host, |flow| period.packets_of(input.facts, flow))
             .into_iter()
             .map(|(_, packets)| packets)
             .collect();
@@ -118,11 +130,11 @@ fn raise(
     input: &Input<'_>,
     (host, to_host): (Address, &[&Flow]),
     flows: &[&Flow],
-    judged: &Judged<Slow>,
-    resent: Option<u64>,
+    judged: &Evaluated<NotReadyReceiver>,
+    retransmitted: Option<u64>,
     found: &mut Vec<Finding>,
 ) {
-    let (span, Slow { naks, packets, ratio }) = (&judged.span, &judged.what);
+    let (period, NotReadyReceiver { naks, packets, ratio }) = (&judged.period, &judged.what);
     let share = match packets {
         Some(packets) => {
             format!(" for {} ({})", plural(*packets, "request packet"), units::ratio(*ratio))
@@ -139,19 +151,19 @@ fn raise(
         let sends = |flow: &&Flow| flow.loss.get().is_some() && peers.contains(&flow.src);
         to_host.iter().copied().filter(sends)
     };
-    let again = once(requests(), |flow| {
-        span.count(
+    let again = deduplicated(requests(), |flow| {
+        period.count(
             flow,
             Signal::RetransmittedAfterRnr,
             flow.loss.get().map_or(0, |loss| loss.rnr_resent.or_zero()),
         )
     });
     let cost = Cost { ratio: None, signal: Signal::RetransmittedAfterRnr, waits: &[Wait::Rnr] };
-    let cost = impact(span, again.iter().map(|(flow, _)| *flow), &cost);
-    let retransmissions = resent.and(cost.retransmissions);
+    let cost = impact(period, again.iter().map(|(flow, _)| *flow), &cost);
+    let retransmissions = retransmitted.and(cost.retransmissions);
     // Of the packets sent to it, as far as they were followed.
     let packets_ratio = retransmissions.zip(*packets).map(|(again, all)| numbers::share(again, all).min(1.0));
-    let refusing = |flow: &&Flow| span.count(flow, Signal::RnrNak, flow.rnr_naks_once()) > 0;
+    let refusing = |flow: &&Flow| period.count(flow, Signal::RnrNak, flow.rnr_naks_dedup()) > 0;
     let place = Place::of_several(input, flows.iter().copied().filter(refusing));
     let first = flows.iter().min_by_key(|flow| (&flow.link, flow.dst, flow.dest_qp));
     let there = first.map(|flow| Commands::at(input, flow, host));
@@ -161,9 +173,9 @@ fn raise(
         .evidence("rnr_naks", *naks)
         .evidence("rnr_ratio", *ratio)
         .evidence("packets", *packets)
-        .evidence("packets_resent", if span.is_whole() { resent } else { retransmissions })
+        .evidence("packets_resent", if period.is_whole() { retransmitted } else { retransmissions })
         .last_seen(latest_nak(flows, |last| last.rnr))
-        .flows(ends::asked(input, flows.iter().copied()))
+        .flows(ends::flows_at_fault(input, flows.iter().copied()))
         .place(place.hop(Hop::Responder))
         .ends(requester, responder)
         .impact(Impact { packets_ratio, retransmissions, ..cost })
@@ -182,15 +194,17 @@ fn raise(
 }
 
 /// Retransmissions to each host after its RNR NAKs; `None` if some flow to it could not be followed.
-fn resent(flows: &[Flow]) -> Map<Address, Option<u64>> {
-    let mut resent: Map<Address, Option<u64>> = Map::default();
-    for (flow, packets) in once(flows, |flow| flow.loss.get().map_or(0, |loss| loss.rnr_resent.or_zero())) {
-        if let Some(sum) = resent.entry(flow.dst).or_insert(Some(0)) {
+fn retransmitted_after_rnr(flows: &[Flow]) -> Map<Address, Option<u64>> {
+    let mut retransmitted: Map<Address, Option<u64>> = Map::default();
+    for (flow, packets) in
+        deduplicated(flows, |flow| flow.loss.get().map_or(0, |loss| loss.rnr_resent.or_zero()))
+    {
+        if let Some(sum) = retransmitted.entry(flow.dst).or_insert(Some(0)) {
             *sum += packets;
         }
     }
-    resent.extend(flows.iter().filter(|flow| is_not_evaluated(flow)).map(|flow| (flow.dst, None)));
-    resent
+    retransmitted.extend(flows.iter().filter(|flow| is_not_evaluated(flow)).map(|flow| (flow.dst, None)));
+    retransmitted
 }
 
 #[cfg(test)]

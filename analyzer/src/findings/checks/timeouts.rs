@@ -7,13 +7,13 @@ use super::ends;
 use super::loss::Side;
 use super::loss::taps::Ends;
 use crate::analysis::{Flow, Loss};
+use crate::findings::dedup::{Name, deduplicated, name};
 use crate::findings::ids;
 use crate::findings::not_evaluated::flows_not_evaluated;
-use crate::findings::once::{Name, name, once};
-use crate::findings::span::{Cost, Judged, Span, Wait, impact, latest, run, spans, timed};
+use crate::findings::period::{Cost, Evaluated, Period, Wait, impact, latest, periods, run, timed};
 use crate::findings::title::{more, pair, title};
 use crate::findings::{
-    ByHand, Commands, Entry, Family, Finding, Input, Measure, Need, Place, Problem, Raise, Severity,
+    ByHand, Commands, Entry, Family, Finding, Input, Measure, Place, Problem, Raise, RequiredData, Severity,
     StepDelay, Unit, label,
 };
 use crate::metrics::loss::signal_intervals::{Interval, Signal};
@@ -45,7 +45,7 @@ pub(super) const FAMILY: Family = Family {
 pub(super) const TIMEOUTS: Entry = Entry {
     id: ids::RETRY_TIMEOUTS,
     rank: 275,
-    needs: &[Need::Loss, Need::Sequences],
+    needs: &[RequiredData::Loss, RequiredData::Sequences],
     causes: &[
         ids::PATH_MTU_BLACK_HOLE,
         ids::LOSS_BETWEEN_TAPS,
@@ -130,7 +130,7 @@ fn stalled<'a>(input: &Input<'a>, timeouts: impl Fn(&Flow) -> u64) -> Vec<&'a Fl
         stalls_alone(input, flow) || hosts[&(flow.src, flow.dst)].iter().any(|other| together(flow, other))
     };
     let all = flows.iter().filter(silent).filter(is_stalled);
-    once(all, |flow| flow.intervals.of(Signal::Stall).iter().map(|interval| interval.count).sum())
+    deduplicated(all, |flow| flow.intervals.of(Signal::Stall).iter().map(|interval| interval.count).sum())
         .into_iter()
         .map(|(flow, _)| flow)
         .collect()
@@ -144,7 +144,7 @@ fn total(flow: &Flow, of: fn(&Loss) -> u64) -> u64 {
 /// True if the flow is seen at the tap nearest its sender: at later taps, loss or reordering upstream looks like a
 /// pause.
 pub(super) fn nearest_sender(ends: &Ends<'_>, flow: &Flow) -> bool {
-    !ends.covers(Side::Before, flow)
+    !ends.covers(Side::Upstream, flow)
 }
 
 /// Timeouts of a flow whose packets had arrived. Any tap may show it: the one at the receiver sees ACKs that are lost
@@ -166,12 +166,12 @@ fn known_acks_lost(input: &Input<'_>, flows: Vec<&Flow>) -> Option<u64> {
     (input.sample.kind == SourceKind::Replay && (lost > 0 || is_whole)).then_some(lost)
 }
 
-/// Effect of the silences in these flows on a job: steps longer than the median, counted up to the silence of a queue pair
-/// in them; `None` if no steps are known for the time and, in captures, for
-/// the link (clocks of different links differ).
+/// Effect of the silences in these flows on a job: steps longer than the median, counted up to the silence of a queue
+/// pair in them; `None` if no steps are known for the time and, in captures, for the link (clocks of different links
+/// differ).
 fn step_delay<'a>(
     input: &Input<'_>,
-    span: &Span,
+    period: &Period,
     flows: impl Iterator<Item = &'a Flow>,
 ) -> Option<StepDelay> {
     let steps = input.facts.steps.as_ref()?;
@@ -179,7 +179,7 @@ fn step_delay<'a>(
     let silences = flows
         .filter(|flow| one_clock || flow.link == steps.link)
         .flat_map(|flow| flow.intervals.of(Signal::Silence))
-        .filter(|silence| silence.first_ns <= span.last_ns && silence.last_ns >= span.first_ns);
+        .filter(|silence| silence.first_ns <= period.last_ns && silence.last_ns >= period.first_ns);
     let mut silences: Vec<(u64, u64)> = silences.map(|silence| (silence.first_ns, silence.last_ns)).collect();
     silences.sort_unstable();
     let (first, last) = steps.all.first().zip(steps.all.last())?;
@@ -207,29 +207,33 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let timeouts = |flow: &Flow| total(flow, |loss| loss.timeouts);
     let ends = Ends::of(input.facts);
     let nearest = input.facts.flows.iter().filter(|flow| nearest_sender(&ends, flow));
-    let mut all: Vec<&Flow> = once(nearest, timeouts).into_iter().map(|(flow, _)| flow).collect();
+    let mut all: Vec<&Flow> = deduplicated(nearest, timeouts).into_iter().map(|(flow, _)| flow).collect();
     let stalled = stalled(input, timeouts);
-    let spans = if stalled.is_empty() {
+    let periods = if stalled.is_empty() {
         timed(&all, Signal::Timeout, timeouts)
     } else {
         all.extend(&stalled);
-        spans(all.iter().copied(), &[Signal::Timeout, Signal::Stall])
+        periods(all.iter().copied(), &[Signal::Timeout, Signal::Stall])
     };
     // By address: each flow is looked up, and there can be tens of thousands of both.
     let is_stalled: Set<*const Flow> = stalled.iter().map(|flow| ptr::from_ref(*flow)).collect();
-    let judge = |span: &Span| {
+    let judge = |period: &Period| {
         let mut flows: Vec<TimedOut<'_>> = all
             .iter()
             .map(|flow| {
                 let stall = |signal| {
                     let own = flow.intervals.of(signal).iter().map(|interval| interval.count).sum();
-                    if is_stalled.contains(&ptr::from_ref(*flow)) { span.count(flow, signal, own) } else { 0 }
+                    if is_stalled.contains(&ptr::from_ref(*flow)) {
+                        period.count(flow, signal, own)
+                    } else {
+                        0
+                    }
                 };
                 TimedOut {
                     flow,
-                    timeouts: span.count(flow, Signal::Timeout, timeouts(flow)),
+                    timeouts: period.count(flow, Signal::Timeout, timeouts(flow)),
                     stalls: stall(Signal::Stall),
-                    waited_ns: Wait::Timeout.of(span, flow) + stall(Signal::StallWait),
+                    waited_ns: Wait::Timeout.of(period, flow) + stall(Signal::StallWait),
                 }
             })
             .filter(|one| one.timeouts + one.stalls > 0)
@@ -241,7 +245,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             count >= limits.timeouts.max(1) || waited >= limits.timeout_wait_ms.saturating_mul(NS_PER_MS);
         (enough && count > 0).then_some((flows, Some(count as f64)))
     };
-    if let Some(judged) = latest(&spans, run(all.iter().copied()), judge) {
+    if let Some(judged) = latest(&periods, run(all.iter().copied()), judge) {
         raise(input, &judged, found);
     }
 }
@@ -272,8 +276,8 @@ fn backoff<'a>(flows: impl Iterator<Item = &'a Flow>) -> Option<f64> {
     ratios.max_by(f64::total_cmp)
 }
 
-fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<Finding>) {
-    let Judged { span, what: timed_out, episodes } = judged;
+fn raise(input: &Input<'_>, judged: &Evaluated<Vec<TimedOut<'_>>>, found: &mut Vec<Finding>) {
+    let Evaluated { period, what: timed_out, episodes } = judged;
     let Some(worst) = timed_out.first() else { return };
     let flows = || timed_out.iter().map(|one| one.flow);
     let count: u64 = timed_out.iter().map(|one| one.timeouts).sum();
@@ -282,17 +286,17 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let losses = || flows().flat_map(Flow::losses).flatten();
     // Of one episode the figures of the run are its own; of several, those of each are not kept: the extremes are of
     // all of them, a sum says nothing of one.
-    let alone = span.is_whole() || episodes.len() == 1;
+    let alone = period.is_whole() || episodes.len() == 1;
     let shortest = losses().filter_map(|loss| loss.timeout_shortest_ns).min();
     let longest = losses().filter_map(|loss| loss.timeout_longest_ns).max();
-    let lifetime = span.lifetime_ns(worst.flow).max(worst.waited_ns).max(1);
+    let lifetime = period.lifetime_ns(worst.flow).max(worst.waited_ns).max(1);
     let all: u64 = stalls + losses().map(|loss| loss.timeouts).sum::<u64>();
     let acks_lost = known_acks_lost(input, flows().collect()).filter(|_| alone);
     let by_acks = acks_lost.is_some_and(|lost| lost as f64 > input.limits.retry.acks_lost * all as f64);
     let lost = if by_acks { ": ACKs lost or late" } else { "" };
     let diagnosis = format!("{} cost {}{lost}", in_words(count, stalls), units::duration(waited));
     let qps = more(timed_out.len() as u64 - 1, "QP");
-    let step_delay = step_delay(input, span, flows());
+    let step_delay = step_delay(input, period, flows());
     let longer = step_delay.filter(|step_delay| step_delay.steps > 0);
     let longer =
         longer.map_or_else(String::new, |step_delay| format!(", steps +{}", units::duration(step_delay.ns)));
@@ -324,7 +328,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
         .flows(flows())
         .place(Place::of_all(input, flows()))
         .ends(requester, responder)
-        .impact(impact(span, flows(), &cost))
+        .impact(impact(period, flows(), &cost))
         .episodes(episodes.clone())
         .of_all_episodes(&["shortest_ns", "longest_ns"])
         .owns(if reordered { &[] } else { &[ids::RETRY_STORM] })

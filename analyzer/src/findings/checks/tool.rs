@@ -1,14 +1,14 @@
 //! Capture loss.
 
 use crate::analysis::Lost;
-use crate::findings::span::{Span, scaled};
+use crate::findings::period::{Period, scaled};
 use crate::findings::{ByHand, Entry, Episode, Family, Finding, Input, Measure, Problem, Raise, Severity};
 use crate::sample::MissedInterval;
 use crate::util::numbers::share;
 use crate::util::time::NS_PER_S;
 use crate::util::units::{self, plural};
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family { entries: &[LOST], limits: &[Limits::META], evidence: &[], check };
 
 pub(super) const LOST: Entry = Entry {
@@ -51,9 +51,9 @@ pub(super) fn own(lost: &Lost) -> u64 {
 pub(super) fn own_between(input: &Input<'_>, times: Option<(u64, u64)>) -> u64 {
     let all = own(&input.facts.totals.lost);
     let Some((first_ns, last_ns)) = times else { return all };
-    let span = Span::between(first_ns, last_ns).with_surroundings();
+    let period = Period::between(first_ns, last_ns).with_surroundings();
     let elsewhere =
-        |interval: &&MissedInterval| interval.last_ns < span.first_ns || interval.first_ns > span.last_ns;
+        |interval: &&MissedInterval| interval.last_ns < period.first_ns || interval.first_ns > period.last_ns;
     let intervals = input.sample.missed.intervals.iter().filter(elsewhere);
     all.saturating_sub(intervals.map(|interval| interval.missed.packets()).sum())
 }
@@ -113,8 +113,8 @@ fn meanwhile(input: &Input<'_>, interval: &MissedInterval) -> u64 {
     let others = facts.totals.packets.saturating_sub(in_flows);
     let length_ns = interval.last_ns.saturating_sub(interval.first_ns).max(NS_PER_S);
     let run_ns = facts.window.length_ns().unwrap_or(0).max(length_ns);
-    let span = Span::between(interval.first_ns, interval.last_ns);
-    span.all_packets(facts, &facts.flows) + scaled(others, length_ns, run_ns)
+    let period = Period::between(interval.first_ns, interval.last_ns);
+    period.all_packets(facts, &facts.flows) + scaled(others, length_ns, run_ns)
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {

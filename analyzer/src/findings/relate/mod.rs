@@ -67,18 +67,18 @@ pub(super) fn relate(found: &mut [Finding], peer: impl Fn(&Name) -> Option<u32>)
 }
 
 /// Asks once for each flow: thousands of findings may name the same one, on as many links.
-pub(super) fn once(peer: impl Fn(&Name) -> Option<u32>) -> impl Fn(&Name) -> Option<u32> {
+pub(super) fn cached(peer: impl Fn(&Name) -> Option<u32>) -> impl Fn(&Name) -> Option<u32> {
     let known: RefCell<Map<Name, Option<u32>>> = RefCell::default();
     move |name| *known.borrow_mut().entry(*name).or_insert_with(|| peer(name))
 }
 
 /// Causes and owners set by a family itself, from better evidence than hosts and times.
-struct Claimed {
+struct ClaimedRelations {
     caused: Vec<(usize, usize)>,
     owned: Vec<(usize, usize)>,
 }
 
-fn claimed(found: &[Finding], hosts: &[BTreeSet<(Address, Address)>]) -> Claimed {
+fn claimed(found: &[Finding], hosts: &[BTreeSet<(Address, Address)>]) -> ClaimedRelations {
     // The first of each kind, and the first of it between two hosts.
     let mut first: Map<&'static str, usize> = Map::default();
     let mut first_between: Map<(&'static str, (Address, Address)), usize> = Map::default();
@@ -96,7 +96,7 @@ fn claimed(found: &[Finding], hosts: &[BTreeSet<(Address, Address)>]) -> Claimed
     let owner =
         |at: usize, one: &Finding| one.owner_at.map(|owner| (owner, at)).or_else(|| of(at, one.owner?));
     let all = || found.iter().enumerate();
-    Claimed {
+    ClaimedRelations {
         caused: all().flat_map(|(at, one)| one.causes.iter().filter_map(move |id| of(at, id))).collect(),
         owned: all().filter_map(|(at, one)| owner(at, one)).collect(),
     }
@@ -346,7 +346,7 @@ mod tests {
             COMPARED.set(0);
             relate(
                 &mut found,
-                once(|_| {
+                cached(|_| {
                     asked.set(asked.get() + 1);
                     None
                 }),

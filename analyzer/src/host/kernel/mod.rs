@@ -128,7 +128,7 @@ pub fn perf_for_administrators(root: &Path) -> Option<i64> {
 
 /// Privileges that a run needs in addition to loading and attaching programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Needs {
+pub struct PrivilegeNeeds {
     /// Entering or creating network namespaces.
     pub netns: bool,
 }
@@ -138,7 +138,7 @@ pub struct Needs {
 ///
 /// # Errors
 /// A sentence for the user with the missing prerequisite.
-pub fn preflight(facts: &KernelFacts, needs: Needs) -> Result<()> {
+pub fn preflight(facts: &KernelFacts, needs: PrivilegeNeeds) -> Result<()> {
     if let Some(capabilities) = facts.capabilities {
         let mut wanted = vec![Capability::Bpf, Capability::NetAdmin, Capability::Perfmon];
         wanted.extend(needs.netns.then_some(Capability::SysAdmin));

@@ -15,7 +15,7 @@ fn facts(release: &str, capabilities: u64, btf: bool) -> KernelFacts {
     }
 }
 
-fn refusal(facts: &KernelFacts, needs: Needs) -> String {
+fn refusal(facts: &KernelFacts, needs: PrivilegeNeeds) -> String {
     preflight(facts, needs).unwrap_err().to_string()
 }
 
@@ -72,7 +72,7 @@ fn sys_admin_stands_for_the_newer_capabilities() {
 
 #[test]
 fn preflight_says_what_is_missing_and_what_to_do() {
-    let needs = Needs { netns: true };
+    let needs = PrivilegeNeeds { netns: true };
     assert!(preflight(&facts("6.8.0", ROOT, true), needs).is_ok());
 
     let text = refusal(&facts("6.8.0", 0, true), needs);
@@ -80,18 +80,18 @@ fn preflight_says_what_is_missing_and_what_to_do() {
         assert!(text.contains(word), "{text}");
     }
     let some = (1 << 39) | (1 << 38) | (1 << 12);
-    assert!(preflight(&facts("6.8.0", some, true), Needs::default()).is_ok());
-    let text = refusal(&facts("6.8.0", some, true), Needs { netns: true });
+    assert!(preflight(&facts("6.8.0", some, true), PrivilegeNeeds::default()).is_ok());
+    let text = refusal(&facts("6.8.0", some, true), PrivilegeNeeds { netns: true });
     assert!(text.contains("CAP_SYS_ADMIN") && !text.contains("CAP_BPF"), "{text}");
 }
 
 #[test]
 fn old_kernels_and_those_without_types_are_refused() {
-    let text = refusal(&facts("5.14.21-150500", ROOT, true), Needs::default());
+    let text = refusal(&facts("5.14.21-150500", ROOT, true), PrivilegeNeeds::default());
     assert!(text.contains("5.14.21-150500") && text.contains("5.15"), "{text}");
-    assert!(preflight(&facts("5.15.0", ROOT, true), Needs::default()).is_ok());
-    let text = refusal(&facts("6.8.0", ROOT, false), Needs::default());
+    assert!(preflight(&facts("5.15.0", ROOT, true), PrivilegeNeeds::default()).is_ok());
+    let text = refusal(&facts("6.8.0", ROOT, false), PrivilegeNeeds::default());
     assert!(text.contains("CONFIG_DEBUG_INFO_BTF"), "{text}");
     let unknown = KernelFacts { release: None, version: None, capabilities: None, ..facts("6.8.0", 0, true) };
-    assert!(preflight(&unknown, Needs::default()).is_ok());
+    assert!(preflight(&unknown, PrivilegeNeeds::default()).is_ok());
 }

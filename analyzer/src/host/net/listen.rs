@@ -75,7 +75,7 @@ impl LldpSocket {
 
 /// Frames received, by interface.
 #[derive(Debug, Default)]
-pub struct Heard {
+pub struct ReceivedFrames {
     /// The latest announcement per interface.
     pub neighbours: Vec<(String, Neighbour)>,
     /// The latest socket error per interface, if any.
@@ -84,8 +84,8 @@ pub struct Heard {
 
 /// Listens until every socket has received its switch's lossless settings, `limit` has passed, or `stop` returns
 /// true.
-pub fn listen(sockets: &[LldpSocket], limit: Duration, stop: impl Fn() -> bool) -> Heard {
-    let mut heard = Heard::default();
+pub fn listen(sockets: &[LldpSocket], limit: Duration, stop: impl Fn() -> bool) -> ReceivedFrames {
+    let mut heard = ReceivedFrames::default();
     let end = Instant::now() + limit;
     loop {
         for socket in sockets {

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use crate::host::error::AS_ROOT;
-use crate::host::read::{HostRoot, Unread, number};
+use crate::host::read::{HostRoot, UnreadReasons, number};
 
 /// Extended capabilities follow the 256 bytes of conventional configuration space.
 const EXTENDED_START: usize = 0x100;
@@ -77,7 +77,7 @@ pub struct PciDevice {
 impl PciDevice {
     /// Reads the device at `address`.
     #[must_use]
-    pub fn read(root: &HostRoot, address: &str, unread: &mut Unread) -> Self {
+    pub fn read(root: &HostRoot, address: &str, unread: &mut UnreadReasons) -> Self {
         let at = format!("/sys/bus/pci/devices/{address}");
         let mut bridges: Vec<String> =
             root.components(&at).into_iter().filter(|part| is_address(part) && part != address).collect();
@@ -130,16 +130,16 @@ pub enum Distance {
     Unknown,
 }
 
-fn read_link(root: &HostRoot, at: &str, unread: &mut Unread) -> Link {
+fn read_link(root: &HostRoot, at: &str, unread: &mut UnreadReasons) -> Link {
     // "16.0 GT/s PCIe", or "Unknown" for a device integrated in the CPU.
-    let speed = |unread: &mut Unread, file: &str| {
+    let speed = |unread: &mut UnreadReasons, file: &str| {
         let speed = |text: &str| {
             let speed = text.split(' ').next()?.parse::<f64>().ok()?;
             (speed.is_finite() && speed > 0.0).then_some(speed)
         };
         unread.parsed(root, &format!("{at}/{file}"), "speed", speed)
     };
-    let width = |unread: &mut Unread, file: &str| {
+    let width = |unread: &mut UnreadReasons, file: &str| {
         // A link that is down has 0 lanes or 255.
         let lanes = |text: &str| number(text).filter(|width| (1..=32).contains(width));
         unread.parsed(root, &format!("{at}/{file}"), "lane count", lanes)
@@ -183,7 +183,7 @@ pub struct Gpu {
 
 /// GPUs whose memory NICs can access, by class (display, 3D, processing accelerator) and vendor.
 #[must_use]
-pub fn gpus(root: &HostRoot, unread: &mut Unread) -> Vec<Gpu> {
+pub fn gpus(root: &HostRoot, unread: &mut UnreadReasons) -> Vec<Gpu> {
     let mut gpus = Vec::new();
     unread.about("host");
     for address in unread.names(root, "/sys/bus/pci/devices") {
@@ -207,7 +207,11 @@ pub fn gpus(root: &HostRoot, unread: &mut Unread) -> Vec<Gpu> {
 /// The bridges above `device` that redirect requests between their ports to the root complex (ACS), so that direct
 /// traffic between NIC and GPU takes a detour. `None` if configuration space cannot be read, which needs root.
 #[must_use]
-pub fn redirecting_bridges(root: &HostRoot, device: &PciDevice, unread: &mut Unread) -> Option<Vec<String>> {
+pub fn redirecting_bridges(
+    root: &HostRoot,
+    device: &PciDevice,
+    unread: &mut UnreadReasons,
+) -> Option<Vec<String>> {
     let mut redirecting = Vec::new();
     for bridge in &device.bridges {
         let path = format!("/sys/bus/pci/devices/{bridge}/config");

@@ -5,7 +5,7 @@ const NIC: &str = "0000:3b:00.0";
 
 fn read(files: &[(&str, &str)], address: &str) -> (PciDevice, usize) {
     let tree = tree(files);
-    let mut unread = Unread::new();
+    let mut unread = UnreadReasons::new();
     let device = PciDevice::read(&HostRoot::at(tree.path()), address, &mut unread);
     (device, unread.into_reasons().len())
 }

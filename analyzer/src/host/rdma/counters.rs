@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::vocabulary::{self, Meaning};
-use crate::host::read::{HostRoot, Unread};
+use crate::host::read::{HostRoot, UnreadReasons};
 
 /// Origin of a counter. Figures from different sources are never added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -70,7 +70,7 @@ pub struct Reading(BTreeMap<(Source, String), u64>);
 impl Reading {
     /// Reads the counters of a port below `at` ("/sys/class/infiniband/mlx5_0/ports/1").
     #[must_use]
-    pub fn of_port(root: &HostRoot, at: &str, unread: &mut Unread) -> Self {
+    pub fn of_port(root: &HostRoot, at: &str, unread: &mut UnreadReasons) -> Self {
         let mut reading = Self::default();
         for (folder, source) in [("counters", Source::Port), ("hw_counters", Source::Hardware)] {
             for name in unread.names(root, &format!("{at}/{folder}")) {
@@ -189,7 +189,7 @@ mod tests {
             ("sys/class/infiniband/mlx5_0/ports/1/hw_counters/lifespan", "10\n"),
         ]);
         let root = HostRoot::at(tree.path());
-        let mut unread = Unread::new();
+        let mut unread = UnreadReasons::new();
         let mut before = Reading::of_port(&root, "/sys/class/infiniband/mlx5_0/ports/1", &mut unread);
         let counters = before.counters(Some("mlx5_ib"));
         assert_eq!(counters.len(), 2, "{counters:?}");
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn nothing_to_read_is_nothing() {
         let tree = tree(&[]);
-        let mut unread = Unread::new();
+        let mut unread = UnreadReasons::new();
         assert!(Reading::of_port(&HostRoot::at(tree.path()), "/sys/none", &mut unread).is_empty());
         let what: Vec<String> = unread.into_reasons().into_iter().map(|reason| reason.what).collect();
         assert_eq!(what, ["list /sys/none/counters", "list /sys/none/hw_counters"]);

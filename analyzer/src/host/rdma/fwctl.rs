@@ -143,7 +143,7 @@ impl Firmware for Fwctl {
     }
 }
 
-/// Why the firmware behind a node of this type is not queried.
+/// Reason why the firmware behind a node of this type is not queried.
 fn unusable(node: &str, device: &str, kind: u32) -> String {
     match kind {
         BNXT => format!("--fwctl: {node} of {device}: {BNXT_REFUSES}"),
@@ -153,7 +153,7 @@ fn unusable(node: &str, device: &str, kind: u32) -> String {
     }
 }
 
-/// Why bnxt's firmware is no second way to contexts.
+/// Reason why bnxt's firmware is no second way to contexts.
 pub const BNXT_REFUSES: &str =
     "the kernel's bnxt_fwctl lets no command pass that reads the context of a queue pair";
 

@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 use serde::Serialize;
 
-use crate::host::read::{HostRoot, Unread};
+use crate::host::read::{HostRoot, UnreadReasons};
 
 /// Maximum number of GIDs read per port; drivers have 256 or fewer.
 const MAX_GIDS: usize = 4096;
@@ -81,7 +81,7 @@ pub struct Port {
 impl Port {
     /// Reads the port below `at` ("/sys/class/infiniband/mlx5_0/ports/1").
     #[must_use]
-    pub fn read(root: &HostRoot, at: &str, number: u32, unread: &mut Unread) -> Self {
+    pub fn read(root: &HostRoot, at: &str, number: u32, unread: &mut UnreadReasons) -> Self {
         // "4: ACTIVE", "5: LinkUp", "200 Gb/sec (4X HDR)".
         let after = |text: &str| text.split_once(": ").map(|(_, name)| name.to_owned());
         Self {
@@ -113,7 +113,7 @@ pub(super) fn rate_mbps(text: &str) -> Option<u64> {
 }
 
 /// Empty entries of the table cannot be read (EINVAL) or are all zero; neither is a failure.
-fn gids(root: &HostRoot, at: &str, unread: &mut Unread) -> Vec<Gid> {
+fn gids(root: &HostRoot, at: &str, unread: &mut UnreadReasons) -> Vec<Gid> {
     let names = unread.names(root, &format!("{at}/gids"));
     let mut indices: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
     indices.sort_unstable();
@@ -189,7 +189,7 @@ mod tests {
         .collect();
         let files: Vec<(&str, &str)> = files.iter().map(|(file, text)| (file.as_str(), *text)).collect();
         let tree = tree(&files);
-        let mut unread = Unread::new();
+        let mut unread = UnreadReasons::new();
         let port = Port::read(&HostRoot::at(tree.path()), &format!("/{AT}"), 1, &mut unread);
         assert_eq!((port.is_active(), port.rate_mbps), (Some(true), Some(200_000)));
         let gids: Vec<_> =

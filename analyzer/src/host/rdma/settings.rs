@@ -14,7 +14,7 @@
 use serde::Serialize;
 
 use crate::host::net::dcb::Dcb;
-use crate::host::read::{HostRoot, Unread, number};
+use crate::host::read::{HostRoot, UnreadReasons, number};
 
 /// Header field by which a port assigns priorities to received packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -99,7 +99,12 @@ impl DeviceFiles<'_> {
 impl RoceSettings {
     /// Reads the settings that the drivers of this interface and device expose; for the others the reason is kept.
     #[must_use]
-    pub fn read(root: &HostRoot, device: &DeviceFiles<'_>, dcb: Option<&Dcb>, unread: &mut Unread) -> Self {
+    pub fn read(
+        root: &HostRoot,
+        device: &DeviceFiles<'_>,
+        dcb: Option<&Dcb>,
+        unread: &mut UnreadReasons,
+    ) -> Self {
         let (name, port) = (device.name, device.port);
         let cm_tos = cm_tos(root, device, unread);
         if device.driver == Some("rxe") {
@@ -166,7 +171,7 @@ impl RoceSettings {
 }
 
 /// The connection manager's entries must be created by the user, and disappear with the module.
-fn cm_tos(root: &HostRoot, device: &DeviceFiles<'_>, unread: &mut Unread) -> Option<u64> {
+fn cm_tos(root: &HostRoot, device: &DeviceFiles<'_>, unread: &mut UnreadReasons) -> Option<u64> {
     let folder = format!("/sys/kernel/config/rdma_cm/{}", device.name);
     let path = format!("{folder}/ports/{}/default_roce_tos", device.port);
     match root.text(&path) {
@@ -189,7 +194,7 @@ fn by_priority(
     root: &HostRoot,
     folder: &str,
     device: &DeviceFiles<'_>,
-    unread: &mut Unread,
+    unread: &mut UnreadReasons,
 ) -> [Option<bool>; 8] {
     if let Err(error) = root.list(folder) {
         let remedy = device.pci.filter(|_| error.is_absent()).map(|pci| {
@@ -230,7 +235,12 @@ fn traffic_class(text: &str) -> Option<u64> {
     number(line.rsplit_once('=').map_or(line, |(_, value)| value).trim())
 }
 
-fn trust(root: &HostRoot, device: &DeviceFiles<'_>, dcb: Option<&Dcb>, unread: &mut Unread) -> Option<Trust> {
+fn trust(
+    root: &HostRoot,
+    device: &DeviceFiles<'_>,
+    dcb: Option<&Dcb>,
+    unread: &mut UnreadReasons,
+) -> Option<Trust> {
     let file = device.ofed("qos/trust");
     match file.as_ref().and_then(|file| unread.keep_if_there(root.text(file))).as_deref() {
         Some("dscp") => return Some(Trust::Dscp),
@@ -285,7 +295,7 @@ mod tests {
             ("sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_tos", "104\n"),
         ]);
         let mlx5 = device("mlx5_0", "mlx5_ib");
-        let mut unread = Unread::new();
+        let mut unread = UnreadReasons::new();
         let read = RoceSettings::read(&HostRoot::at(ofed.path()), &mlx5, None, &mut unread);
         assert_eq!(
             (read.trust, read.ecn_np[3], read.ecn_rp[3]),
@@ -301,7 +311,7 @@ mod tests {
             ("sys/kernel/debug/mlx5/0000:3b:00.0/cc_params/np_cnp_prio_mode", "1\n"),
             ("sys/kernel/debug/mlx5/0000:3b:00.0/cc_params/np_cnp_prio", "6\n"),
         ]);
-        let (dcb, mut unread) = (Dcb::default(), Unread::new());
+        let (dcb, mut unread) = (Dcb::default(), UnreadReasons::new());
         let read = RoceSettings::read(&HostRoot::at(upstream.path()), &mlx5, Some(&dcb), &mut unread);
         assert_eq!((read.cnp_dscp, read.cnp_priority, read.trust), (Some(48), None, Some(Trust::Pcp)));
         let reasons = unread.into_reasons();
@@ -322,7 +332,7 @@ mod tests {
             ("sys/kernel/config/bnxt_re/bnxt_re0/ports/1/cc/cnp_prio", "0x7\n"),
         ]);
         for tree in [debugfs, configfs] {
-            let mut unread = Unread::new();
+            let mut unread = UnreadReasons::new();
             let bnxt_re = device("bnxt_re0", "bnxt_re");
             let read = RoceSettings::read(&HostRoot::at(tree.path()), &bnxt_re, None, &mut unread);
             assert_eq!((read.dcqcn, read.cnp_dscp, read.cnp_priority), (Some(true), Some(48), Some(7)));
@@ -334,7 +344,7 @@ mod tests {
     fn settings_that_no_driver_reports_are_unknown_with_the_reason() {
         let nowhere = HostRoot::at("/nonexistent");
         for (driver, expected) in [("mlx5_ib", 8), ("bnxt_re", 6), ("irdma", 6), ("frob", 6), ("rxe", 1)] {
-            let mut unread = Unread::new();
+            let mut unread = UnreadReasons::new();
             let read = RoceSettings::read(&nowhere, &device("x0", driver), None, &mut unread);
             assert_eq!(read, RoceSettings::default());
             let reasons = unread.into_reasons();
@@ -345,7 +355,7 @@ mod tests {
             &HostRoot::at(irdma.path()),
             &device("x0", "irdma"),
             Some(&Dcb::default()),
-            &mut Unread::new(),
+            &mut UnreadReasons::new(),
         );
         assert_eq!((read.dcqcn, read.trust), (Some(false), Some(Trust::Pcp)));
     }

@@ -172,12 +172,12 @@ pub struct Reason {
 
 /// The reasons collected while reading.
 #[derive(Debug, Default)]
-pub struct Unread {
+pub struct UnreadReasons {
     subject: String,
     reasons: Vec<Reason>,
 }
 
-impl Unread {
+impl UnreadReasons {
     /// An empty list with the host as subject.
     #[must_use]
     pub fn new() -> Self {
@@ -322,7 +322,7 @@ mod tests {
     fn what_cannot_be_read_is_unknown_and_says_why_once() {
         let tree = tree(&[("sys/class/a", "17\n"), ("proc/b", "x\n"), ("proc/c", ""), ("proc/d/e", "0x1f")]);
         let root = HostRoot::at(tree.path());
-        let mut unread = Unread::new();
+        let mut unread = UnreadReasons::new();
         assert_eq!(unread.number(&root, "/sys/class/a"), Some(17));
         assert_eq!(unread.number(&root, "/proc/d/e"), Some(31));
         unread.about("eth0");
@@ -347,7 +347,7 @@ mod tests {
         let root = HostRoot::at(tree.path());
         let places =
             |names: &[&str]| names.iter().map(|name| format!("/sys/class/{name}")).collect::<Vec<_>>();
-        let mut unread = Unread::new();
+        let mut unread = UnreadReasons::new();
         assert_eq!(unread.first(&root, "it", &places(&["none", "odd", "good"]), number), Some(7));
         assert_eq!(unread.first(&root, "it", &places(&["none", "odd", "nothing", "folder"]), number), None);
         assert_eq!(unread.first(&root, "a value without files", &[], number), None);
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_refusal_comes_with_what_helps() {
-        let mut unread = Unread::new();
+        let mut unread = UnreadReasons::new();
         let refused = io::Error::from_raw_os_error(libc::EACCES);
         assert_eq!(unread.keep::<()>(Err(HostError::system("read /x", refused))), None);
         let [reason] = &unread.into_reasons()[..] else { panic!("one reason") };

@@ -1,4 +1,4 @@
-//! Decision whether the packets of two hosts are copied, or retransmitted.
+//! Decision whether the packets of two hosts are duplicated, or retransmitted.
 
 use crate::util::definition::definitions;
 
@@ -32,13 +32,13 @@ pub(super) struct Evidence {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
-    once: u32,
+    single: u32,
     twice: u32,
 }
 
 impl Tally {
     const fn all(self) -> u32 {
-        self.once + self.twice
+        self.single + self.twice
     }
 
     const fn nearly_all(self) -> bool {
@@ -55,20 +55,20 @@ pub(super) struct DuplicateDetector {
     advanced: u32,
     /// The latest NAK: what passes again after it may be what it asks for.
     nak_ns: u64,
-    copied: bool,
+    duplicated: bool,
     decided: bool,
     changed: bool,
 }
 
 impl DuplicateDetector {
-    /// Of hosts of which nothing is known but that others on their link are `copied`.
-    pub(super) fn new(copied: bool) -> Self {
-        Self { copied, ..Self::default() }
+    /// Of hosts of which nothing is known but that others on their link are `duplicated`.
+    pub(super) fn new(duplicated: bool) -> Self {
+        Self { duplicated, ..Self::default() }
     }
 
-    /// True if copies are taken out.
-    pub(super) const fn is_copied(&self) -> bool {
-        self.copied
+    /// True if duplicates are taken out.
+    pub(super) const fn has_duplicates(&self) -> bool {
+        self.duplicated
     }
 
     /// True if the pair's own packets decided it.
@@ -76,9 +76,9 @@ impl DuplicateDetector {
         self.decided
     }
 
-    /// True if the packets since the watch began may still turn out to be copied.
+    /// True if the packets since the watch began may still turn out to be duplicated.
     pub(super) fn is_open(&self) -> bool {
-        !self.copied && !self.is_single()
+        !self.duplicated && !self.is_single()
     }
 
     /// The new decision, once.
@@ -87,13 +87,13 @@ impl DuplicateDetector {
             return None;
         }
         self.changed = false;
-        Some(self.copied)
+        Some(self.duplicated)
     }
 
     /// Packets passed meanwhile that were not watched: what the others showed may hold no more.
     pub(super) const fn begin_again(&mut self) {
-        if !self.copied {
-            self.directions = [Tally { once: 0, twice: 0 }; 2];
+        if !self.duplicated {
+            self.directions = [Tally { single: 0, twice: 0 }; 2];
             self.advanced = 0;
         }
     }
@@ -103,15 +103,15 @@ impl DuplicateDetector {
         self.nak_ns = time_ns;
     }
 
-    /// A packet had no copy.
-    pub(super) fn once(&mut self, direction: bool, first: bool) {
+    /// A packet had no duplicate.
+    pub(super) fn single(&mut self, direction: bool, first: bool) {
         if first {
-            self.directions[usize::from(direction)].once += 1;
+            self.directions[usize::from(direction)].single += 1;
             self.decide();
         }
     }
 
-    /// A packet passed again; whether that says something of copies.
+    /// A packet passed again; whether that says something of duplicates.
     pub(super) fn twice(&mut self, direction: bool, evidence: &Evidence) -> bool {
         let asked = evidence.first_ns <= self.nak_ns && !evidence.differs;
         if !evidence.first || asked {
@@ -125,11 +125,11 @@ impl DuplicateDetector {
 
     /// A packet that passed twice did so once more, or not.
     pub(super) const fn third(&mut self, more: bool) {
-        let Tally { once, twice } = &mut self.thirds;
-        if *once + *twice >= RECENT {
-            (*once, *twice) = (*once / 2, *twice / 2);
+        let Tally { single, twice } = &mut self.thirds;
+        if *single + *twice >= RECENT {
+            (*single, *twice) = (*single / 2, *twice / 2);
         }
-        *(if more { twice } else { once }) += 1;
+        *(if more { twice } else { single }) += 1;
     }
 
     /// True if nearly all packets pass three times: a third one is no retransmission then.
@@ -156,23 +156,23 @@ impl DuplicateDetector {
     fn decide(&mut self) {
         if self.all() >= RECENT {
             for tally in &mut self.directions {
-                *tally = Tally { once: tally.once / 2, twice: tally.twice / 2 };
+                *tally = Tally { single: tally.single / 2, twice: tally.twice / 2 };
             }
         }
         let all = self.all();
         let nearly_all = self.nearly_all();
-        let copied = if self.copied {
-            // Traffic counted as copied stays so until a good part is not copied.
+        let duplicated = if self.duplicated {
+            // Traffic counted as duplicated stays so until a good part is not duplicated.
             all < 2 * ADVANCED || self.directions.iter().map(|tally| tally.twice).sum::<u32>() * 2 >= all
         } else {
             self.advanced >= ADVANCED && nearly_all
         };
-        let decided = if copied { self.advanced >= ADVANCED } else { self.is_single() };
-        self.changed |= copied != self.copied || decided && !self.decided;
-        if self.copied && !copied {
+        let decided = if duplicated { self.advanced >= ADVANCED } else { self.is_single() };
+        self.changed |= duplicated != self.duplicated || decided && !self.decided;
+        if self.duplicated && !duplicated {
             self.advanced = 0;
         }
-        self.copied = copied;
+        self.duplicated = duplicated;
         self.decided |= decided;
     }
 }

@@ -1,11 +1,11 @@
-//! Copies: captures that show each packet twice.
+//! Duplicates: captures that show each packet twice.
 //!
 //! A mirror of both directions of a port or VLAN, and files of two interfaces merged into one, show each packet twice,
-//! from microseconds to milliseconds apart. The copy has the same headers but for TTL and ECN, so that it looks like a
-//! retransmission where the sender does not count the IPv4 identification up. One packet does not tell; a pair of hosts
-//! does:
+//! from microseconds to milliseconds apart. The duplicate has the same headers but for TTL and ECN, so that it looks
+//! like a retransmission where the sender does not count the IPv4 identification up. One packet does not tell; a pair
+//! of hosts does:
 //!
-//! | observation | retransmission | copy |
+//! | observation | retransmission | duplicate |
 //! |---|---|---|
 //! | share of packets that pass twice, both directions | those behind a loss | all |
 //! | between two packets that pass again, packets that are new | none: the sender goes back and sends on from there | nearly always |
@@ -13,17 +13,17 @@
 //! | identification, where the sender counts it up | another | the same |
 //!
 //! Each link is watched for its first packets, and again once many of its packets are behind the expected PSN. From the
-//! packet on that decides it, copies go to no collector; they are counted here. A packet that passes a third time is
-//! new, so that a retransmission which the capture doubles too counts once; it is a copy where its identification says
-//! so, or where nearly all packets that pass twice do so three times.
+//! packet on that decides it, duplicates go to no collector; they are counted here. A packet that passes a third time
+//! is new, so that a retransmission which the capture doubles too counts once; it is a duplicate where its
+//! identification says so, or where nearly all packets that pass twice do so three times.
 //!
-//! If the sender counts identifications up, a copy is recognised however late it arrives: files of two taps merged into
-//! one show packets as far apart as the path between them delays them.
+//! If the sender counts identifications up, a duplicate is recognised however late it arrives: files of two taps merged
+//! into one show packets as far apart as the path between them delays them.
 //!
 //! Bounded: a packet is remembered for `WINDOW_NS`, where it is known by its identification for `LATE_NS`, at most
 //! `MOST_REMEMBERED` of them (24 bytes each).
 
-mod copies;
+mod counts;
 mod judge;
 mod slot;
 #[cfg(test)]
@@ -37,10 +37,10 @@ use rocescope_common::wire::frame::{Addr, UNKNOWN};
 use rocescope_common::wire::opcode::Op;
 
 use super::packet::{CE, Packet, PacketExtras};
-pub use copies::Copies;
+pub use counts::DuplicateCounts;
 pub(super) use judge::DEFINITIONS as OF_HOSTS;
 use judge::{DuplicateDetector, Evidence};
-use slot::{Passed, Repetition, Slot};
+use slot::{Candidate, Repetition, Slot};
 
 definitions! {
     pub WINDOW_NS: u64 = 10_000_000,
@@ -51,10 +51,10 @@ definitions! {
         "Queues between two taps delay packets that long";
 }
 
-/// Packets among which that of a copy is looked for, from the oldest without a copy on: copies come in the order of
-/// their packets.
+/// Packets among which that of a duplicate is looked for, from the oldest without a duplicate on: duplicates come in
+/// the order of their packets.
 const SEARCHED: usize = 1_024;
-/// Packets of a link that are watched from its first packet on, and after each copy.
+/// Packets of a link that are watched from its first packet on, and after each duplicate.
 const WATCHED: u32 = 4_096;
 /// The same after a packet that is behind the expected PSN.
 const WATCHED_AGAIN: u32 = 256;
@@ -77,41 +77,42 @@ const MOST_FLOWS: usize = 1_024;
 pub enum Verdict {
     /// A packet of its own.
     Own,
-    /// The same, but the copy of an earlier packet if its pair of hosts is found to be copied ([`Filter::decided`]).
+    /// The same, but the duplicate of an earlier packet if its pair of hosts is found to be duplicated
+    /// ([`Filter::decided`]).
     Doubtful,
-    /// The copy of an earlier packet. `marked`: the copy is marked CE, the other is not.
+    /// The duplicate of an earlier packet. `marked`: the duplicate is marked CE, the other is not.
     Copy {
-        /// True if the copy is marked CE and the earlier packet is not.
+        /// True if the duplicate is marked CE and the earlier packet is not.
         marked: bool,
     },
 }
 
-/// Copies on one link.
+/// Duplicates on one link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OnLink {
-    /// All copies, those of retired flows too.
-    pub copies: Copies,
-    /// Sum of the times from a packet to its copy, nanoseconds.
+    /// All duplicates, those of retired flows too.
+    pub duplicates: DuplicateCounts,
+    /// Sum of the times from a packet to its duplicate, nanoseconds.
     pub delay_sum_ns: u64,
     /// The longest of them.
     pub delay_max_ns: u64,
-    /// First and last copy, Unix nanoseconds; 0 for none.
+    /// First and last duplicate, Unix nanoseconds; 0 for none.
     pub first_ns: u64,
-    /// Time of the last copy, Unix nanoseconds; 0 for none.
+    /// Time of the last duplicate, Unix nanoseconds; 0 for none.
     pub last_ns: u64,
-    /// Copies marked CE after the first had passed unmarked.
+    /// Duplicates marked CE after the first had passed unmarked.
     pub marked: u64,
 }
 
 impl OnLink {
-    /// Adds a copy of `first`; whether it is marked CE, and the first was not.
-    fn add(&mut self, packet: &Packet, op: Op, first: &Passed) -> bool {
+    /// Adds a duplicate of `first`; whether it is marked CE, and the first was not.
+    fn add(&mut self, packet: &Packet, op: Op, first: &Candidate) -> bool {
         let marked = packet.data_ecn() == CE && first.ecn != CE;
         let delay_ns = packet.time_ns.saturating_sub(first.time_ns);
-        let mut copies = Copies::default();
-        copies.add(packet, op, first.ecn);
+        let mut duplicates = DuplicateCounts::default();
+        duplicates.add(packet, op, first.ecn);
         self.join(&Self {
-            copies,
+            duplicates,
             delay_sum_ns: delay_ns,
             delay_max_ns: delay_ns,
             first_ns: packet.time_ns,
@@ -122,7 +123,7 @@ impl OnLink {
     }
 
     fn join(&mut self, other: &Self) {
-        self.copies.join(&other.copies);
+        self.duplicates.join(&other.duplicates);
         self.delay_sum_ns = self.delay_sum_ns.saturating_add(other.delay_sum_ns);
         self.delay_max_ns = self.delay_max_ns.max(other.delay_max_ns);
         self.first_ns = if self.first_ns == 0 { other.first_ns } else { self.first_ns.min(other.first_ns) };
@@ -131,11 +132,11 @@ impl OnLink {
     }
 }
 
-/// Copies found so far.
+/// Duplicates found so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Duplicates {
     /// Of flows, by slot.
-    pub flows: Map<u32, Copies>,
+    pub flows: Map<u32, DuplicateCounts>,
     /// By link; links at the end without any are left out.
     pub links: Vec<OnLink>,
     /// Packets that were not compared since too many are remembered.
@@ -143,13 +144,13 @@ pub struct Duplicates {
 }
 
 impl Duplicates {
-    /// Copies in the flow of a slot.
+    /// Duplicates in the flow of a slot.
     #[must_use]
-    pub fn flow(&self, slot: u32) -> Copies {
+    pub fn flow(&self, slot: u32) -> DuplicateCounts {
         self.flows.get(&slot).copied().unwrap_or_default()
     }
 
-    /// Copies on a link.
+    /// Duplicates on a link.
     #[must_use]
     pub fn link(&self, link: usize) -> OnLink {
         self.links.get(link).copied().unwrap_or_default()
@@ -170,8 +171,8 @@ struct Link {
     whole: bool,
     /// Slots that remember packets.
     active: Vec<u32>,
-    /// Pairs decided to be copied, and decided not to be.
-    copied: u32,
+    /// Pairs decided to be duplicated, and decided not to be.
+    duplicated: u32,
     single: u32,
 }
 
@@ -203,31 +204,31 @@ struct Pair {
     /// The link's, at its latest packet.
     watches: u32,
     slots: Vec<u32>,
-    /// The longest time from a packet to its copy, nanoseconds.
+    /// The longest time from a packet to its duplicate, nanoseconds.
     delay_max_ns: u64,
 }
 
 impl Pair {
     /// Time for which packets that are known by their identification are remembered, ns.
     fn late_ns(&self) -> u64 {
-        if self.judge.is_copied() { LATE_NS.min(WINDOW_NS + 2 * self.delay_max_ns) } else { LATE_NS }
+        if self.judge.has_duplicates() { LATE_NS.min(WINDOW_NS + 2 * self.delay_max_ns) } else { LATE_NS }
     }
 }
 
-/// A flow of a pair that was found to be copied.
+/// A flow of a pair that was found to be duplicated.
 #[derive(Clone, Copy, Debug)]
 pub struct Decided {
     /// Slot of the flow.
     pub slot: u32,
-    /// Its link.
+    /// Number of its link.
     pub link: u16,
-    /// Its copies so far that were taken for packets ([`Verdict::Doubtful`]).
-    pub copies: Copies,
-    /// All copies of the flow are among them.
+    /// Its duplicates so far that were taken for packets ([`Verdict::Doubtful`]).
+    pub duplicates: DuplicateCounts,
+    /// All duplicates of the flow are among them.
     pub whole: bool,
 }
 
-/// Distinguishes copies from packets of their own.
+/// Distinguishes duplicates from packets of their own.
 #[derive(Debug, Default)]
 pub struct Filter {
     links: Vec<Link>,
@@ -238,14 +239,14 @@ pub struct Filter {
     /// Number of restless links: where there are none, a packet at the expected PSN needs no look.
     restless: usize,
     found: Duplicates,
-    /// Of flows whose pair is not decided: what are copies if it is found to be copied.
+    /// Of flows whose pair is not decided: what are duplicates if it is found to be duplicated.
     pending: Map<u32, OnLink>,
     /// Flows of a pair that was decided just now.
     decided: Vec<Decided>,
 }
 
 impl Filter {
-    /// Judges one packet: its own, or a copy.
+    /// Judges one packet: its own, or a duplicate.
     #[inline(always)]
     pub fn packet(&mut self, packet: &Packet, extras: Option<&PacketExtras>) -> Verdict {
         if self.restless == 0 && extras.is_none() && !packet.outcome.duplicate_psn {
@@ -273,13 +274,14 @@ impl Filter {
         verdict
     }
 
-    /// Flows whose figures so far took copies for packets: their pair was found to be copied. Each is given once.
+    /// Flows whose figures so far took duplicates for packets: their pair was found to be duplicated. Each is given
+    /// once.
     #[inline]
     pub fn decided(&mut self) -> Vec<Decided> {
         std::mem::take(&mut self.decided)
     }
 
-    /// The flow of a slot was retired. Its link keeps its copies.
+    /// The flow of a slot was retired. Its link keeps its duplicates.
     pub fn retired(&mut self, slot: u32) {
         if let Some(gone) = self.slots.get_mut(slot as usize) {
             self.remembered -= gone.remembered();
@@ -289,7 +291,7 @@ impl Filter {
         self.pending.remove(&slot);
     }
 
-    /// Copies found so far.
+    /// Duplicates found so far.
     #[must_use]
     pub fn metrics(&self) -> Duplicates {
         self.found.clone()
@@ -312,8 +314,8 @@ impl Filter {
             None if self.pairs.len() >= MOST_PAIRS => UNKNOWN,
             None => {
                 let link = &self.links[at];
-                // Of a link on which others are copied so are these, until their packets say otherwise.
-                let judge = DuplicateDetector::new(link.copied > 0 && link.single == 0);
+                // Of a link on which others are duplicated so are these, until their packets say otherwise.
+                let judge = DuplicateDetector::new(link.duplicated > 0 && link.single == 0);
                 self.pairs.push(Pair { hosts, judge, watches: link.watches, ..Pair::default() });
                 let number = u32::try_from(self.pairs.len() - 1).unwrap_or(UNKNOWN);
                 let pairs = &self.pairs;
@@ -344,14 +346,14 @@ impl Filter {
         }
         let op = Op::of(packet.opcode);
         let sequenced = op.any(Op::REQUEST | Op::RESPONSE);
-        let mut own = Passed::of(packet, op, packet.id != slot.id);
+        let mut own = Candidate::of(packet, op, packet.id != slot.id);
         let before = slot.remembered();
         slot.prune(own.time_ns, pair);
         // A packet at or beyond the expected PSN has not passed before.
         let again = if sequenced && own.first { None } else { slot.take(&own, pair, op.has(Op::CNP)) };
         let mut verdict = Verdict::Own;
         self.remembered -= before - slot.remembered();
-        let (mut copy, mut taken) = (None, None);
+        let (mut duplicate, mut taken) = (None, None);
         match again {
             Some(Repetition::Twice(first)) => {
                 let evidence = Evidence {
@@ -362,12 +364,12 @@ impl Filter {
                 };
                 slot.advanced = false;
                 let is_evidence = pair.judge.twice(slot.direction, &evidence);
-                // CNPs look alike, and prove nothing; if their hosts are copied, so are they.
+                // CNPs look alike, and prove nothing; if their hosts are duplicated, so are they.
                 taken = Some(first).filter(|_| is_evidence || op.has(Op::CNP));
-                copy = Some(first).filter(|_| pair.judge.is_copied());
+                duplicate = Some(first).filter(|_| pair.judge.has_duplicates());
             }
-            Some(Repetition::Copy(first)) => {
-                (copy, taken) = (Some(first).filter(|_| pair.judge.is_copied()), Some(first));
+            Some(Repetition::Duplicate(first)) => {
+                (duplicate, taken) = (Some(first).filter(|_| pair.judge.has_duplicates()), Some(first));
             }
             Some(Repetition::Retransmitted) | None => {
                 own.first &= again.is_none();
@@ -380,25 +382,25 @@ impl Filter {
                 self.remember(packet, own);
             }
         }
-        if let Some(first) = taken.filter(|_| copy.is_none()) {
+        if let Some(first) = taken.filter(|_| duplicate.is_none()) {
             self.pending.entry(packet.slot).or_default().add(packet, op, &first);
             if self.is_open(packet.slot) {
                 verdict = Verdict::Doubtful;
             }
         }
-        match self.after(packet, copy, op) {
+        match self.after(packet, duplicate, op) {
             Verdict::Own => verdict,
-            copy => copy,
+            duplicate => duplicate,
         }
     }
 
-    /// True if the pair of a flow may still be found to be copied.
+    /// True if the pair of a flow may still be found to be duplicated.
     fn is_open(&self, slot: u32) -> bool {
         let pair = self.slots.get(slot as usize).and_then(|slot| self.pairs.get(slot.pair as usize));
         pair.is_some_and(|pair| pair.judge.is_open())
     }
 
-    fn remember(&mut self, packet: &Packet, own: Passed) {
+    fn remember(&mut self, packet: &Packet, own: Candidate) {
         let (Some(slot), Some(link)) =
             (self.slots.get_mut(packet.slot as usize), self.links.get_mut(usize::from(packet.link)))
         else {
@@ -415,15 +417,15 @@ impl Filter {
         self.remembered += 1;
     }
 
-    /// Counts a copy, and ends the watch where nothing is copied.
+    /// Counts a duplicate, and ends the watch where nothing is duplicated.
     #[inline]
-    fn after(&mut self, packet: &Packet, copy: Option<Passed>, op: Op) -> Verdict {
+    fn after(&mut self, packet: &Packet, duplicate: Option<Candidate>, op: Op) -> Verdict {
         let Some(number) = self.slots.get(packet.slot as usize).map(|slot| slot.pair) else {
             return Verdict::Own;
         };
         self.settle(number, packet.link);
         let Some(link) = self.links.get_mut(usize::from(packet.link)) else { return Verdict::Own };
-        let Some(first) = copy else {
+        let Some(first) = duplicate else {
             let behind = packet.outcome.duplicate_psn;
             link.left = if behind { link.left.max(WATCHED_AGAIN) } else { link.left.saturating_sub(1) };
             if link.left == 0 {
@@ -447,19 +449,19 @@ impl Filter {
     /// Notes a decision about a pair with its link.
     fn settle(&mut self, number: u32, at: u16) {
         let Some(pair) = self.pairs.get_mut(number as usize) else { return };
-        let Some(copied) = pair.judge.changed() else { return };
+        let Some(duplicated) = pair.judge.changed() else { return };
         let Some(link) = self.links.get_mut(usize::from(at)) else { return };
         let mut slots = std::mem::take(&mut pair.slots);
-        if !copied {
+        if !duplicated {
             link.single += 1;
             for slot in slots {
                 self.pending.remove(&slot);
             }
             return;
         }
-        link.copied += 1;
+        link.duplicated += 1;
         let whole = link.whole;
-        // Where copies begin later, the pair was decided before.
+        // Where duplicates begin later, the pair was decided before.
         let of_pair = |slot: &&u32| self.slots.get(**slot as usize).is_some_and(|slot| slot.pair == number);
         slots.extend(self.pending.keys().filter(of_pair));
         slots.sort_unstable();
@@ -467,18 +469,18 @@ impl Filter {
         for slot in slots {
             let pending = self.pending.remove(&slot);
             if self.slots.get(slot as usize).is_some_and(|slot| slot.pair == number) {
-                let taken = pending.map(|pending| pending.copies).unwrap_or_default();
-                self.decided.push(Decided { slot, link: at, copies: taken, whole });
-                // Loss drops copies that it has taken for retransmissions only if it drops all.
+                let taken = pending.map(|pending| pending.duplicates).unwrap_or_default();
+                self.decided.push(Decided { slot, link: at, duplicates: taken, whole });
+                // Loss drops duplicates that it has taken for retransmissions only if it drops all.
                 self.count(slot, at, pending.filter(|_| whole));
             }
         }
     }
 
-    /// Counts copies of a flow that have passed before its pair was decided.
+    /// Counts duplicates of a flow that have passed before its pair was decided.
     fn count(&mut self, slot: u32, link: u16, pending: Option<OnLink>) {
         let Some(pending) = pending else { return };
-        self.found.flows.entry(slot).or_default().join(&pending.copies);
+        self.found.flows.entry(slot).or_default().join(&pending.duplicates);
         let at = usize::from(link);
         if self.found.links.len() <= at {
             self.found.links.resize(at + 1, OnLink::default());
@@ -486,7 +488,7 @@ impl Filter {
         self.found.links[at].join(&pending);
     }
 
-    /// Nothing on a link is copied: its packets are not remembered any more.
+    /// Nothing on a link is duplicated: its packets are not remembered any more.
     #[cold]
     fn forget(&mut self, at: u16) {
         let Some(link) = self.links.get_mut(usize::from(at)) else { return };

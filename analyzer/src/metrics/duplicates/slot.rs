@@ -1,4 +1,4 @@
-//! The packets of a flow that may have copies.
+//! The packets of a flow that may have duplicates.
 
 use std::collections::VecDeque;
 
@@ -8,9 +8,9 @@ use rocescope_common::wire::opcode::Op;
 use super::{MOST_OF_FLOW, Pair, SEARCHED, WINDOW_NS};
 use crate::metrics::packet::{ECT_MASK, Packet};
 
-/// A packet that may have a copy.
+/// A packet that may have a duplicate.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Passed {
+pub(super) struct Candidate {
     pub(super) time_ns: u64,
     /// PSN, opcode, IPv4 identification, source port.
     pub(super) key: u64,
@@ -25,7 +25,7 @@ pub(super) struct Passed {
     pub(super) thrice: bool,
 }
 
-impl Passed {
+impl Candidate {
     /// The packet; its identification is another than that of the one before, or not.
     pub(super) fn of(packet: &Packet, op: Op, counted: bool) -> Self {
         let sequenced = op.any(Op::REQUEST | Op::RESPONSE);
@@ -54,7 +54,7 @@ impl Passed {
         (self.time_ns.saturating_sub(first.time_ns) <= first.window_ns(pair)).then_some(at)
     }
 
-    /// Time for which its copy is awaited, ns.
+    /// Time for which its duplicate is awaited, ns.
     fn window_ns(&self, pair: &Pair) -> u64 {
         if self.counted { pair.late_ns() } else { WINDOW_NS }
     }
@@ -66,12 +66,12 @@ pub(super) struct Slot {
     /// From the lower to the higher address, or back.
     pub(super) direction: bool,
     pub(super) link: u16,
-    /// Packets that may have a copy. Most flows have none.
+    /// Packets that may have a duplicate. Most flows have none.
     #[expect(clippy::box_collection, reason = "8 bytes where there are none, not 32")]
-    pub(super) passed: Option<Box<VecDeque<Passed>>>,
-    /// Packets that have a copy, and may have another.
+    pub(super) passed: Option<Box<VecDeque<Candidate>>>,
+    /// Packets that have a duplicate, and may have another.
     #[expect(clippy::box_collection, reason = "as above")]
-    pub(super) copied: Option<Box<VecDeque<Passed>>>,
+    pub(super) duplicated: Option<Box<VecDeque<Candidate>>>,
     pub(super) id: u16,
     /// The identification differs from that of the packet before.
     pub(super) differs: bool,
@@ -83,44 +83,44 @@ pub(super) struct Slot {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Repetition {
     /// For the second time.
-    Twice(Passed),
-    /// For the third time, where this is known to be a copy too.
-    Copy(Passed),
+    Twice(Candidate),
+    /// For the third time, where this is known to be a duplicate too.
+    Duplicate(Candidate),
     /// For the third time, as a retransmission does.
     Retransmitted,
 }
 
 impl Slot {
-    /// Number of packets that may have a copy.
+    /// Number of packets that may have a duplicate.
     #[inline]
     pub(super) fn remembered(&self) -> usize {
-        let len = |all: &Option<Box<VecDeque<Passed>>>| all.as_ref().map_or(0, |all| all.len());
-        len(&self.passed) + len(&self.copied)
+        let len = |all: &Option<Box<VecDeque<Candidate>>>| all.as_ref().map_or(0, |all| all.len());
+        len(&self.passed) + len(&self.duplicated)
     }
 
-    pub(super) fn remember(&mut self, own: Passed) {
+    pub(super) fn remember(&mut self, own: Candidate) {
         self.passed.get_or_insert_default().push_back(own);
     }
 
     pub(super) fn forget(&mut self) {
-        (self.passed, self.copied) = (None, None);
+        (self.passed, self.duplicated) = (None, None);
     }
 
-    /// Drops packets whose copy would have passed.
+    /// Drops packets whose duplicate would have passed.
     #[inline]
     pub(super) fn prune(&mut self, now_ns: u64, pair: &mut Pair) {
-        let over = |front: &Passed, len: usize, pair: &Pair| {
+        let over = |front: &Candidate, len: usize, pair: &Pair| {
             now_ns.saturating_sub(front.time_ns) > front.window_ns(pair) || len >= MOST_OF_FLOW
         };
         if let Some(all) = &mut self.passed {
             while let Some(front) = all.front()
                 && over(front, all.len(), pair)
             {
-                pair.judge.once(self.direction, front.first);
+                pair.judge.single(self.direction, front.first);
                 all.pop_front();
             }
         }
-        let Some(all) = &mut self.copied else { return };
+        let Some(all) = &mut self.duplicated else { return };
         while let Some(front) = all.front()
             && over(front, all.len(), pair)
         {
@@ -129,31 +129,31 @@ impl Slot {
         }
     }
 
-    /// Takes out the packet that `own` repeats, with those before it: copies come in the order of their packets. Of
+    /// Takes out the packet that `own` repeats, with those before it: duplicates come in the order of their packets. Of
     /// CNPs, which look `alike`, any may be the one, and those before it stay.
-    pub(super) fn take(&mut self, own: &Passed, pair: &mut Pair, alike: bool) -> Option<Repetition> {
+    pub(super) fn take(&mut self, own: &Candidate, pair: &mut Pair, alike: bool) -> Option<Repetition> {
         if let Some(first) = self.take_first(own, pair, alike) {
             if !alike {
                 self.await_another(first, pair);
             }
             return Some(Repetition::Twice(first));
         }
-        let all = self.copied.as_mut()?;
+        let all = self.duplicated.as_mut()?;
         let at = own.before_in(all, pair)?;
         let first = all.get_mut(at)?;
         let (found, counted) = (*first, first.counted);
         let more = std::mem::replace(&mut first.thrice, true);
         if more && !counted {
-            // Each packet has two copies at most.
+            // Each packet has two duplicates at most.
             all.remove(at);
         }
         let is_copy = counted || !more && pair.judge.is_thrice();
-        Some(if is_copy { Repetition::Copy(found) } else { Repetition::Retransmitted })
+        Some(if is_copy { Repetition::Duplicate(found) } else { Repetition::Retransmitted })
     }
 
     /// Only the latest are kept: a longer list is not searched, and times that do not advance would let it grow.
-    fn await_another(&mut self, first: Passed, pair: &mut Pair) {
-        let all = self.copied.get_or_insert_default();
+    fn await_another(&mut self, first: Candidate, pair: &mut Pair) {
+        let all = self.duplicated.get_or_insert_default();
         if all.len() >= SEARCHED
             && let Some(oldest) = all.pop_front()
         {
@@ -162,14 +162,14 @@ impl Slot {
         all.push_back(first);
     }
 
-    fn take_first(&mut self, own: &Passed, pair: &mut Pair, alike: bool) -> Option<Passed> {
+    fn take_first(&mut self, own: &Candidate, pair: &mut Pair, alike: bool) -> Option<Candidate> {
         let all = self.passed.as_mut()?;
         let at = own.before_in(all, pair)?;
         if alike {
             return all.remove(at);
         }
         for passed in all.drain(..at) {
-            pair.judge.once(self.direction, passed.first);
+            pair.judge.single(self.direction, passed.first);
         }
         all.pop_front()
     }

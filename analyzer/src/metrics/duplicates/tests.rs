@@ -17,12 +17,12 @@ struct Capture(Vec<P>);
 
 impl Capture {
     /// Passes once at `at_ns`, and again after `delay_ns`.
-    fn twice(&mut self, p: P, at_ns: u64, delay_ns: u64) {
+    fn doubled(&mut self, p: P, at_ns: u64, delay_ns: u64) {
         self.0.push(P { time_ns: at_ns, ..p });
         self.0.push(P { time_ns: at_ns + delay_ns, hops: p.hops - 1, ..p });
     }
 
-    fn once(&mut self, p: P, at_ns: u64) {
+    fn single(&mut self, p: P, at_ns: u64) {
         self.0.push(P { time_ns: at_ns, ..p });
     }
 
@@ -50,10 +50,10 @@ fn doubled(messages: u32, delay_ns: u64, numbered: bool) -> Capture {
         for i in 0..8 {
             let psn = message * 8 + i;
             let id = if numbered { u16::try_from(1 + psn % 60_000).unwrap() } else { 0 };
-            capture.twice(P { psn, id, ..DATA }, at + u64::from(i) * US, delay_ns);
+            capture.doubled(P { psn, id, ..DATA }, at + u64::from(i) * US, delay_ns);
         }
         let id = if numbered { u16::try_from(1 + message % 60_000).unwrap() } else { 0 };
-        capture.twice(P { psn: message * 8 + 7, id, ..ANSWER }, at + 10 * US, delay_ns);
+        capture.doubled(P { psn: message * 8 + 7, id, ..ANSWER }, at + 10 * US, delay_ns);
     }
     capture
 }
@@ -64,8 +64,8 @@ fn both_directions_of_a_mirror_count_once() {
     {
         let (metrics, slot) = doubled(1_000, delay_ns, numbered).metrics();
         let found = metrics.duplicates.unwrap();
-        let copies = found.link(0).copies.packets;
-        assert_eq!(copies, 9_000, "after {delay_ns} ns, numbered {numbered}");
+        let duplicates = found.link(0).duplicates.packets;
+        assert_eq!(duplicates, 9_000, "after {delay_ns} ns, numbered {numbered}");
         assert!(found.link(0).delay_max_ns == delay_ns);
         let loss = metrics.loss.unwrap();
         let requests = loss.flow(slot).requests.unwrap();
@@ -74,13 +74,13 @@ fn both_directions_of_a_mirror_count_once() {
     }
 }
 
-/// Copies that come when many later packets have passed, without identifications that tell them.
+/// Duplicates that come when many later packets have passed, without identifications that tell them.
 #[test]
 fn copies_milliseconds_later_are_known_without_identifications() {
     for delay_ns in [MS, 3 * MS, 9 * MS] {
         let (metrics, slot) = doubled(1_000, delay_ns, false).metrics();
         let found = metrics.duplicates.unwrap();
-        assert_eq!(found.link(0).copies.packets, 9_000, "after {delay_ns} ns");
+        assert_eq!(found.link(0).duplicates.packets, 9_000, "after {delay_ns} ns");
         let loss = metrics.loss.unwrap();
         let requests = loss.flow(slot).requests.unwrap_or_default();
         assert_eq!((requests.lost, requests.retransmitted, requests.timeouts), (0, 0, 0), "{requests:?}");
@@ -104,18 +104,18 @@ fn hosts_send_each_other_each_packet_once() {
 fn bins_and_frames_of_a_link_have_each_packet_once_from_the_beginning_on() {
     for (delay_ns, numbered) in [(3_500, false), (3_500, true), (40 * US, true), (3 * MS, false)] {
         let (metrics, _) = doubled(1_000, delay_ns, numbered).metrics();
-        let copies = metrics.duplicates.unwrap().link(0).copies;
+        let duplicates = metrics.duplicates.unwrap().link(0).duplicates;
         let link = &metrics.traffic.as_ref().unwrap().links[0];
         let bursts = link.bursts.as_ref().unwrap();
         let case = format!("after {delay_ns} ns, numbered {numbered}");
         assert_eq!(bursts.total.packets, 9_000, "{case}");
-        assert_eq!(bursts.total.bytes, copies.bytes, "all pass twice: {case}");
+        assert_eq!(bursts.total.bytes, duplicates.bytes, "all pass twice: {case}");
         assert_eq!(bursts.peak.packets, 90, "{case}");
         let frames = link.frame_sizes.unwrap();
         assert_eq!(frames.iter().sum::<u64>(), 9_000, "{case}");
         let timeline = &metrics.timeline.as_ref().unwrap()[0];
         let bytes: u64 = timeline.points.iter().map(|point| point.bytes).sum();
-        assert_eq!(bytes, copies.bytes, "{case}");
+        assert_eq!(bytes, duplicates.bytes, "{case}");
     }
 }
 
@@ -124,19 +124,19 @@ fn bins_and_frames_of_a_link_have_each_packet_once_from_the_beginning_on() {
 fn copies_from_a_second_tap_are_known_by_their_identification() {
     let (metrics, slot) = doubled(1_000, 30 * MS, true).metrics();
     let found = metrics.duplicates.unwrap();
-    assert_eq!((found.flow(slot).packets, found.link(0).copies.packets), (8_000, 9_000));
+    assert_eq!((found.flow(slot).packets, found.link(0).duplicates.packets), (8_000, 9_000));
     assert_eq!(found.link(0).delay_max_ns, 30 * MS);
     let requests = metrics.loss.unwrap().flow(slot).requests.unwrap();
     assert_eq!((requests.retransmitted, requests.timeouts), (0, 0), "{requests:?}");
     let (metrics, _) = doubled(1_000, 30 * MS, false).metrics();
-    assert_eq!(metrics.duplicates.unwrap().link(0).copies.packets, 0, "nothing tells them");
+    assert_eq!(metrics.duplicates.unwrap().link(0).duplicates.packets, 0, "nothing tells them");
 }
 
 #[test]
 fn copies_behind_whole_bursts_are_known_once_many_have_passed() {
     let (metrics, slot) = doubled(1_000, 30 * US, false).metrics();
-    let copies = metrics.duplicates.unwrap().link(0).copies.packets;
-    assert!(copies > 8_500, "{copies}");
+    let duplicates = metrics.duplicates.unwrap().link(0).duplicates.packets;
+    assert!(duplicates > 8_500, "{duplicates}");
     let requests = metrics.loss.unwrap().flow(slot).requests.unwrap();
     assert_eq!((requests.retransmitted, requests.downstream.count), (0, 0), "{requests:?}");
 }
@@ -148,14 +148,14 @@ fn packets_that_pass_three_times_count_once() {
         let mut capture = doubled(1_000, 3_500, numbered);
         let (again, hops): (Vec<P>, u8) = (capture.0.clone(), DATA.hops);
         for p in again.into_iter().filter(|p| p.hops == hops) {
-            capture.once(P { time_ns: p.time_ns + 9_000, hops: hops - 2, ..p }, p.time_ns + 9_000);
+            capture.single(P { time_ns: p.time_ns + 9_000, hops: hops - 2, ..p }, p.time_ns + 9_000);
         }
         let (metrics, slot) = capture.metrics();
         let found = metrics.duplicates.unwrap();
         // Without identifications that tell them, they are retransmissions until the first have gone from memory.
         let most_late = if numbered { 0 } else { 11 * 10 * 9 };
-        let copies = found.link(0).copies.packets;
-        assert!((18_000 - most_late..=18_000).contains(&copies), "{numbered}: {copies}");
+        let duplicates = found.link(0).duplicates.packets;
+        assert!((18_000 - most_late..=18_000).contains(&duplicates), "{numbered}: {duplicates}");
         let requests = metrics.loss.unwrap().flow(slot).requests.unwrap();
         assert!(requests.retransmitted <= most_late && requests.timeouts == 0, "{requests:?}");
     }
@@ -166,12 +166,12 @@ fn packets_that_pass_three_times_count_once() {
 fn cnps_and_marks_of_a_capture_that_doubles_count_once() {
     let mut capture = doubled(1_000, 3_500, true);
     for (at, p) in (0u64..).zip(&mut capture.0) {
-        // Every packet with its copy.
+        // Every packet with its duplicate.
         p.tos = if p.opcode == DATA.opcode { 2 | u8::from(at / 2 % 100 == 0) } else { 0 };
     }
     for cnp in 0..200 {
         let at = 1_000 * MS + cnp * 500 * US + 90 * US;
-        capture.twice(P { opcode: 0x81, psn: 0, syndrome: 0, ..ANSWER }, at, 3_500);
+        capture.doubled(P { opcode: 0x81, psn: 0, syndrome: 0, ..ANSWER }, at, 3_500);
     }
     let (metrics, data) = capture.metrics();
     let (found, ecn) = (metrics.duplicates.unwrap(), metrics.ecn.unwrap());
@@ -186,7 +186,7 @@ fn cnps_and_marks_of_a_capture_that_doubles_count_once() {
 
 #[test]
 fn a_mark_on_either_copy_is_one_marked_packet() {
-    let mut found = Copies::default();
+    let mut found = DuplicateCounts::default();
     let packet = |tos| {
         let frame = Frame { tos, opcode: DATA.opcode, roce_version: 2, ..Frame::EMPTY };
         Packet::new((&frame, &[]), (0, 0), 0, &Stats::default(), Outcome::NONE)
@@ -208,15 +208,15 @@ fn retransmissions_are_no_copies() {
         // Each window is retransmitted as a whole: go-back-N after the loss of its first packet.
         for _ in 0..2 {
             for i in 0..16 {
-                capture.once(P { psn: burst * 16 + i, ..DATA }, at);
+                capture.single(P { psn: burst * 16 + i, ..DATA }, at);
                 at += US;
             }
-            capture.once(P { psn: burst * 16, syndrome: 0x60, ..ANSWER }, at);
+            capture.single(P { psn: burst * 16, syndrome: 0x60, ..ANSWER }, at);
             at += 10 * US;
         }
     }
     let (metrics, slot) = capture.metrics();
-    assert_eq!(metrics.duplicates.unwrap().link(0).copies.packets, 0);
+    assert_eq!(metrics.duplicates.unwrap().link(0).duplicates.packets, 0);
     assert!(metrics.loss.unwrap().flow(slot).requests.unwrap().retransmitted > 3_000);
 }
 
@@ -227,16 +227,17 @@ fn a_queue_pair_that_is_stuck_shows_no_copies() {
         let mut at = 1_000 * MS;
         for round in 0..50 {
             for psn in 0..100 {
-                capture.once(P { psn, ..DATA }, at);
+                capture.single(P { psn, ..DATA }, at);
                 at += US;
             }
             if answered {
-                capture.once(P { psn: 0, syndrome: if round % 2 == 0 { 0x60 } else { 0x1F }, ..ANSWER }, at);
+                capture
+                    .single(P { psn: 0, syndrome: if round % 2 == 0 { 0x60 } else { 0x1F }, ..ANSWER }, at);
             }
             at += 2 * MS;
         }
         let (metrics, _) = capture.metrics();
-        assert_eq!(metrics.duplicates.unwrap().link(0).copies.packets, 0, "{answered}");
+        assert_eq!(metrics.duplicates.unwrap().link(0).duplicates.packets, 0, "{answered}");
     }
 }
 
@@ -245,14 +246,14 @@ fn receivers_that_are_not_ready_for_each_message_show_no_copies() {
     let mut capture = Capture::default();
     let mut at = 1_000 * MS;
     for psn in 0..500 {
-        capture.once(P { psn, ..DATA }, at);
-        capture.once(P { psn, syndrome: 0x2C, ..ANSWER }, at + 2 * US);
-        capture.once(P { psn, ..DATA }, at + 700 * US);
-        capture.once(P { psn, ..ANSWER }, at + 702 * US);
+        capture.single(P { psn, ..DATA }, at);
+        capture.single(P { psn, syndrome: 0x2C, ..ANSWER }, at + 2 * US);
+        capture.single(P { psn, ..DATA }, at + 700 * US);
+        capture.single(P { psn, ..ANSWER }, at + 702 * US);
         at += 800 * US;
     }
     let (metrics, slot) = capture.metrics();
-    assert_eq!(metrics.duplicates.unwrap().link(0).copies.packets, 0);
+    assert_eq!(metrics.duplicates.unwrap().link(0).duplicates.packets, 0);
     assert_eq!(metrics.loss.unwrap().flow(slot).requests.unwrap().rnr_retransmitted, 500);
 }
 
@@ -260,10 +261,10 @@ fn receivers_that_are_not_ready_for_each_message_show_no_copies() {
 fn cnps_that_look_alike_are_no_copies() {
     let mut capture = Capture::default();
     for i in 0..1_000 {
-        capture.once(P { opcode: 0x81, ..ANSWER }, 1_000 * MS + i * 50 * US);
+        capture.single(P { opcode: 0x81, ..ANSWER }, 1_000 * MS + i * 50 * US);
     }
     let (metrics, _) = capture.metrics();
-    assert_eq!(metrics.duplicates.unwrap().link(0).copies.packets, 0);
+    assert_eq!(metrics.duplicates.unwrap().link(0).duplicates.packets, 0);
 }
 
 #[test]
@@ -272,16 +273,16 @@ fn a_network_that_doubles_some_packets_is_no_capture_that_does() {
     for psn in 0..5_000 {
         let at = 1_000 * MS + u64::from(psn) * US;
         if psn % 33 == 5 {
-            capture.twice(P { psn, ..DATA }, at, 3_500);
+            capture.doubled(P { psn, ..DATA }, at, 3_500);
         } else {
-            capture.once(P { psn, ..DATA }, at);
+            capture.single(P { psn, ..DATA }, at);
         }
         if psn % 8 == 7 {
-            capture.once(P { psn, ..ANSWER }, at + 500);
+            capture.single(P { psn, ..ANSWER }, at + 500);
         }
     }
     let (metrics, slot) = capture.metrics();
-    assert_eq!(metrics.duplicates.unwrap().link(0).copies.packets, 0);
+    assert_eq!(metrics.duplicates.unwrap().link(0).duplicates.packets, 0);
     let requests = metrics.loss.unwrap().flow(slot).requests.unwrap();
     assert_eq!((requests.mirrored, requests.retransmitted), (152, 0), "{requests:?}");
 }
@@ -293,19 +294,19 @@ fn real_retransmissions_stay_in_a_capture_that_doubles() {
     let mut psn = 4_000;
     for _ in 0..20 {
         for i in 0..16 {
-            capture.twice(P { psn: psn + i, ..DATA }, at, 3_500);
+            capture.doubled(P { psn: psn + i, ..DATA }, at, 3_500);
             at += US;
         }
-        capture.twice(P { psn: psn + 8, syndrome: 0x60, ..ANSWER }, at + US, 3_500);
+        capture.doubled(P { psn: psn + 8, syndrome: 0x60, ..ANSWER }, at + US, 3_500);
         at += 20 * US;
         for i in 8..16 {
-            capture.twice(P { psn: psn + i, ..DATA }, at, 3_500);
+            capture.doubled(P { psn: psn + i, ..DATA }, at, 3_500);
             at += US;
         }
         at += 50 * US;
         psn += 16;
     }
-    capture.twice(P { psn, ..DATA }, at, 3_500);
+    capture.doubled(P { psn, ..DATA }, at, 3_500);
     let (metrics, slot) = capture.metrics();
     let requests = metrics.loss.unwrap().flow(slot).requests.unwrap();
     assert_eq!((requests.retransmitted, requests.downstream.count), (160, 20), "{requests:?}");
@@ -343,7 +344,7 @@ fn copies_that_begin_later_are_known() {
     capture.0.retain(|p| p.time_ns >= begin || known.insert((p.opcode, p.psn)));
     let (metrics, _) = capture.metrics();
     let link = metrics.duplicates.as_ref().unwrap().link(0);
-    assert!((8_700..=9_000).contains(&link.copies.packets), "{link:?}");
+    assert!((8_700..=9_000).contains(&link.duplicates.packets), "{link:?}");
     assert!(link.first_ns >= begin);
     // Those that pass before the link is watched again, of ten messages and their ACKs, are not known; those from then
     // on are in no bin and no matrix.

@@ -1,4 +1,4 @@
-//! Packets that may be copies of others, until it is known whether the capture shows those of their hosts twice.
+//! Packets that may be duplicates of others, until it is known whether the capture shows those of their hosts twice.
 
 use rocescope_common::wire::opcode::Op;
 
@@ -25,26 +25,26 @@ struct InBin {
 
 /// The counts of them, and those without them.
 #[derive(Debug, Default)]
-pub(super) struct Doubtful {
+pub(super) struct DoubtfulMarks {
     /// The CNPs of flows without those that are doubtful, by slot.
-    once: Map<u32, Box<Cnps>>,
+    certain: Map<u32, Box<Cnps>>,
     in_bins: Vec<InBin>,
 }
 
-impl Doubtful {
+impl DoubtfulMarks {
     /// The CNPs of a flow without the doubtful ones, where it has any.
-    pub(super) fn once(&mut self, slot: u32) -> Option<&mut Cnps> {
-        self.once.get_mut(&slot).map(Box::as_mut)
+    pub(super) fn certain(&mut self, slot: u32) -> Option<&mut Cnps> {
+        self.certain.get_mut(&slot).map(Box::as_mut)
     }
 
     pub(super) fn retired(&mut self, slot: u32) {
-        self.once.remove(&slot);
+        self.certain.remove(&slot);
         self.in_bins.retain(|packet| packet.slot != slot);
     }
 }
 
 impl Collector {
-    /// Takes in a packet that may be the copy of one before.
+    /// Takes in a packet that may be the duplicate of one before.
     #[cold]
     pub fn doubtful(&mut self, packet: &Packet, reverse: Reverse) {
         let cnp = Op::of(packet.opcode).has(Op::CNP);
@@ -55,12 +55,12 @@ impl Collector {
         let slot = packet.slot;
         let number = self.slots.get(slot as usize).map(|slot| slot.cnps);
         let before = number.and_then(|number| self.cnps.get(number)).filter(|_| cnp).cloned();
-        let mut once = self.doubtful.once.remove(&slot).or_else(|| before.map(Box::new));
+        let mut once = self.doubtful.certain.remove(&slot).or_else(|| before.map(Box::new));
         self.packet(packet, reverse);
         if let Some(once) = once.take()
-            && self.doubtful.once.len() < MAX_FLOWS
+            && self.doubtful.certain.len() < MAX_FLOWS
         {
-            self.doubtful.once.insert(slot, once);
+            self.doubtful.certain.insert(slot, once);
         }
         if self.doubtful.in_bins.len() < MAX_PACKETS {
             let Packet { link, time_ns, .. } = *packet;
@@ -69,12 +69,12 @@ impl Collector {
         }
     }
 
-    /// The doubtful packets of a flow were copies.
+    /// The doubtful packets of a flow were duplicates.
     #[cold]
     pub fn take_out(&mut self, slot: u32) {
         let Self { slots, data, cnps, links, doubtful, .. } = self;
         let numbers = slots.get(slot as usize);
-        if let Some(once) = doubtful.once.remove(&slot)
+        if let Some(once) = doubtful.certain.remove(&slot)
             && let Some(cnps) = numbers.and_then(|numbers| cnps.get_mut(numbers.cnps))
         {
             *cnps = *once;

@@ -17,7 +17,7 @@ use super::packet::{CE, Packet};
 use super::pairing::{NONE, Reverse};
 use crate::util::map::Map;
 pub(crate) use cnps::Cnps;
-use doubtful::Doubtful;
+use doubtful::DoubtfulMarks;
 use series::{Bin, Series};
 use speed::{Reaction, Speed};
 
@@ -120,7 +120,7 @@ pub struct Collector {
     cnps: Pool<Cnps>,
     links: Vec<Option<Box<Series<LINK_BINS>>>>,
     untracked: u64,
-    doubtful: Doubtful,
+    doubtful: DoubtfulMarks,
 }
 
 impl Collector {
@@ -206,7 +206,7 @@ impl Collector {
             self.untracked += 1;
             return;
         };
-        let once = self.doubtful.once(packet.slot);
+        let once = self.doubtful.certain(packet.slot);
         let marked_ns = self.data.get_mut(answered).map(|data| {
             data.speed.notified(now);
             data.marked_ns.take()

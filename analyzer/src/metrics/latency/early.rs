@@ -20,18 +20,18 @@ enum Message {
 
 /// A request or an answer that passed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Passed {
+pub(super) struct EarlyMessage {
     message: Message,
     time_ns: u64,
 }
 
-impl Passed {
+impl EarlyMessage {
     /// Makes a request that passed.
     pub(super) const fn request(request: Request, time_ns: u64) -> Self {
         Self { message: Message::Request(request), time_ns }
     }
 
-    /// An answer.
+    /// Makes an answer that passed.
     pub(super) const fn answer(response: Response, time_ns: u64) -> Self {
         Self { message: Message::Answer(response), time_ns }
     }
@@ -48,7 +48,7 @@ impl Passed {
 /// Early requests and answers, by slot.
 #[derive(Debug, Default)]
 pub(super) struct Early {
-    flows: Map<u32, Vec<Passed>>,
+    flows: Map<u32, Vec<EarlyMessage>>,
     /// Requests and answers in all of them.
     kept: usize,
 }
@@ -56,7 +56,7 @@ pub(super) struct Early {
 impl Early {
     /// Keeps a request or an answer. False where there is no room, and nothing of this flow is kept any more: an answer
     /// that is missing would leave its request to a later one.
-    pub(super) fn keep(&mut self, slot: u32, passed: Passed) -> bool {
+    pub(super) fn keep(&mut self, slot: u32, passed: EarlyMessage) -> bool {
         if self.flows.len() >= MAX_FLOWS && !self.flows.contains_key(&slot) {
             return false;
         }
@@ -70,7 +70,7 @@ impl Early {
         false
     }
 
-    fn take(&mut self, slot: u32) -> Vec<Passed> {
+    fn take(&mut self, slot: u32) -> Vec<EarlyMessage> {
         let flow = self.flows.remove(&slot).unwrap_or_default();
         self.kept -= flow.len();
         flow
@@ -102,12 +102,12 @@ mod tests {
     use super::*;
     use crate::metrics::latency::Ring;
 
-    fn request(psn: u32, time_ns: u64) -> Passed {
-        Passed::request(Request { psn, class: 1, message: 0, duplicate_psn: false }, time_ns)
+    fn request(psn: u32, time_ns: u64) -> EarlyMessage {
+        EarlyMessage::request(Request { psn, class: 1, message: 0, duplicate_psn: false }, time_ns)
     }
 
-    fn answer(acked: u32, time_ns: u64) -> Passed {
-        Passed::answer(Response { acked, is_ack: true, ends_read: false }, time_ns)
+    fn answer(acked: u32, time_ns: u64) -> EarlyMessage {
+        EarlyMessage::answer(Response { acked, is_ack: true, ends_read: false }, time_ns)
     }
 
     #[test]

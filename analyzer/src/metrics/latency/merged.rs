@@ -58,7 +58,7 @@ impl Default for MergedLatency {
 }
 
 impl MergedLatency {
-    /// Adds an interval.
+    /// Adds the percentiles of an interval, weighted by its samples.
     pub fn add(&mut self, of: IntervalLatency) {
         let IntervalLatency { count, p50, p99, max } = of;
         if count == 0 {

@@ -38,7 +38,7 @@ pub struct TailInterval {
     pub first_ns: u64,
     /// End of its last window.
     pub last_ns: u64,
-    /// Its samples.
+    /// Samples of the window.
     pub samples: Histogram,
     /// Longest time until its end, in nanoseconds.
     pub max_ns: u64,
@@ -128,14 +128,14 @@ impl Watch {
 
 /// The times with long tails of all flows of requests.
 #[derive(Clone, Debug, Default)]
-pub struct Tails {
+pub struct LatencyTails {
     /// The latest end of windows, and the next one.
     ended_ns: u64,
     due_ns: u64,
     flows: Map<u32, Watch>,
 }
 
-impl Tails {
+impl LatencyTails {
     /// True if windows may end, or the first one [begins](Self::begin).
     #[inline]
     #[must_use]
@@ -203,7 +203,7 @@ mod tests {
 
     /// A flow with 100 requests a second; each tenth takes this long, the others 10 µs.
     fn times(slow: impl Fn(u64) -> u64, seconds: u64) -> Vec<TailInterval> {
-        let (mut tails, mut counts, mut max_ns) = (Tails::default(), [0; BUCKETS], 0);
+        let (mut tails, mut counts, mut max_ns) = (LatencyTails::default(), [0; BUCKETS], 0);
         let bucket = |ns: u64| (0..BUCKETS).find(|at| ns < bounds(*at).1).unwrap();
         let mut figures = BySlot::default();
         for second in 0..seconds {

@@ -1,4 +1,4 @@
-//! Why a sender goes back: one decision, from what is observed around the first packet behind the expected PSN.
+//! Reason why a sender goes back: one decision, from what is observed around the first packet behind the expected PSN.
 //!
 //! The rows are tried from the top, and the first that matches decides. *PSN gap* is a range of PSNs that were skipped
 //! at this tap and whose packets have not passed before. A NAK *names* a run that starts at its PSN, or right behind a
@@ -60,7 +60,7 @@ definitions! {
         "Go-back-N retransmits longer runs";
 }
 
-/// Why a run of packets behind the expected PSN was sent.
+/// Reason why a run of packets behind the expected PSN was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// Packets were lost upstream of this tap.

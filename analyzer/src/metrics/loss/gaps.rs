@@ -34,14 +34,14 @@ impl Gap {
 
 /// A range of PSNs that was a gap and has been filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Filled {
+pub(super) struct FilledGap {
     pub(super) gap: Gap,
-    pub(super) by: By,
+    pub(super) by: Fill,
 }
 
 /// Packets that fill a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum Fill {
     /// Its packets, out of order.
     Original,
     /// Retransmissions.
@@ -50,7 +50,7 @@ pub(super) enum By {
     Either,
 }
 
-impl By {
+impl Fill {
     pub(super) const fn retransmission(is: bool) -> Self {
         if is { Self::Retransmission } else { Self::Original }
     }
@@ -61,7 +61,7 @@ impl By {
 pub(super) struct Gaps {
     open: Vec<Gap>,
     /// Filled a short time ago, the oldest first; neighbours that were filled the same way in a row are one.
-    filled: Vec<Filled>,
+    filled: Vec<FilledGap>,
 }
 
 impl Gaps {
@@ -91,7 +91,7 @@ impl Gaps {
     }
 
     /// Fills one PSN of the latest gap that contains it; the PSNs on both sides stay open.
-    pub(super) fn fill(&mut self, psn: u32, by: By) -> Option<Gap> {
+    pub(super) fn fill(&mut self, psn: u32, by: Fill) -> Option<Gap> {
         let at = self.open.iter().rposition(|gap| gap.contains(psn))?;
         Some(self.fill_at(at, psn, by))
     }
@@ -99,10 +99,10 @@ impl Gaps {
     /// Fills one PSN of the gap that showed after the packet was sent.
     pub(super) fn fill_original(&mut self, psn: u32, id: u16) -> Option<Gap> {
         let at = self.open.iter().position(|gap| gap.contains(psn) && gap.sent_before(id))?;
-        Some(self.fill_at(at, psn, By::Original))
+        Some(self.fill_at(at, psn, Fill::Original))
     }
 
-    fn fill_at(&mut self, at: usize, psn: u32, by: By) -> Gap {
+    fn fill_at(&mut self, at: usize, psn: u32, by: Fill) -> Gap {
         let gap = self.open.remove(at);
         let before = psn.wrapping_sub(gap.start) & MASK24;
         let behind = gap.len - before - 1;
@@ -139,33 +139,33 @@ impl Gaps {
                 if self.filled.len() >= MAX_GAPS {
                     self.filled.remove(0);
                 }
-                self.filled.push(Filled { gap: Gap { start: psn, len: 1, ..gap }, by });
+                self.filled.push(FilledGap { gap: Gap { start: psn, len: 1, ..gap }, by });
             }
         }
         gap
     }
 
     /// The latest filled gap that contains `psn`.
-    pub(super) fn recently_filled(&self, psn: u32) -> Option<Filled> {
+    pub(super) fn recently_filled(&self, psn: u32) -> Option<FilledGap> {
         self.filled.iter().rev().find(|filled| filled.gap.contains(psn)).copied()
     }
 
     /// The original packet of `psn` arrived after a retransmission had filled its gap: it was reordered, not lost.
     /// Returns the gap.
     pub(super) fn original_arrived(&mut self, psn: u32, id: u16) -> Option<Gap> {
-        let of = |filled: &Filled| {
-            filled.by != By::Original && filled.gap.contains(psn) && filled.gap.sent_before(id)
+        let of = |filled: &FilledGap| {
+            filled.by != Fill::Original && filled.gap.contains(psn) && filled.gap.sent_before(id)
         };
         let at = self.filled.iter().rposition(of)?;
-        let Filled { gap, by } = self.filled.remove(at);
+        let FilledGap { gap, by } = self.filled.remove(at);
         let before = psn.wrapping_sub(gap.start) & MASK24;
         let parts = [
             (gap.start, before, by),
-            (psn, 1, By::Original),
+            (psn, 1, Fill::Original),
             (psn.wrapping_add(1) & MASK24, gap.len - before - 1, by),
         ];
         for (start, len, by) in parts.into_iter().rev().filter(|(_, len, _)| *len > 0) {
-            self.filled.insert(at, Filled { gap: Gap { start, len, ..gap }, by });
+            self.filled.insert(at, FilledGap { gap: Gap { start, len, ..gap }, by });
         }
         let over = self.filled.len().saturating_sub(MAX_GAPS);
         self.filled.drain(..over);
@@ -210,10 +210,10 @@ mod tests {
         let mut gaps = Gaps::default();
         assert_eq!(gaps.add(gap(0xFF_FFFE, 5)), None);
         assert!(gaps.at(2).is_some() && gaps.at(3).is_none());
-        assert!(gaps.fill(0, By::Original).is_some());
+        assert!(gaps.fill(0, Fill::Original).is_some());
         assert_eq!(gaps.missing(), 4);
         assert!(gaps.at(0).is_none() && gaps.at(0xFF_FFFF).is_some() && gaps.at(1).is_some());
-        assert!(gaps.fill(1, By::Original).is_some());
+        assert!(gaps.fill(1, Fill::Original).is_some());
         assert_eq!(gaps.recently_filled(1).map(|filled| (filled.gap.start, filled.gap.len)), Some((0, 2)));
         assert!(gaps.any_between(0xFF_0000, 1) && !gaps.any_between(5, 9));
         assert_eq!(gaps.clear(), 3);
@@ -231,13 +231,13 @@ mod tests {
         }
         assert_eq!(dropped, 1000 - MAX_GAPS as u64);
         for psn in 0..10_000 {
-            gaps.fill(psn, By::retransmission(psn % 3 == 0));
+            gaps.fill(psn, Fill::retransmission(psn % 3 == 0));
             gaps.original_arrived(psn.saturating_sub(5), 2);
         }
         assert!(gaps.open.len() <= MAX_GAPS && gaps.filled.len() <= MAX_GAPS);
     }
 
-    /// Two copies of a PSN are overtaken: each closes the gap that it left.
+    /// Two duplicates of a PSN are overtaken: each closes the gap that it left.
     #[test]
     fn the_earlier_copy_closes_the_earlier_gap() {
         let mut gaps = Gaps::default();

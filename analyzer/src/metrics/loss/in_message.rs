@@ -27,7 +27,7 @@ impl InMessage {
     }
 }
 
-/// By slot.
+/// Gaps within messages, by slot of the flow.
 pub type BySlot = Map<u32, InMessage>;
 
 impl Slot {

@@ -175,13 +175,13 @@ impl Loss {
         self.naks.get(&slot).copied().unwrap_or_default()
     }
 
-    /// Adds copies of requests and of responses, by slot, that the collector did not get.
-    pub(super) fn mirrored(&mut self, copies: impl Iterator<Item = (u32, u64, u64)>) {
-        for (slot, requests, responses) in copies {
+    /// Adds duplicates of requests and of responses, by slot, that the collector did not get.
+    pub(super) fn mirrored(&mut self, duplicates: impl Iterator<Item = (u32, u64, u64)>) {
+        for (slot, requests, responses) in duplicates {
             let flow = self.flows.entry(slot).or_default();
-            for (sequence, copies) in [(&mut flow.requests, requests), (&mut flow.responses, responses)] {
-                if copies > 0 {
-                    sequence.get_or_insert_default().mirrored += copies;
+            for (sequence, duplicates) in [(&mut flow.requests, requests), (&mut flow.responses, responses)] {
+                if duplicates > 0 {
+                    sequence.get_or_insert_default().mirrored += duplicates;
                 }
             }
         }

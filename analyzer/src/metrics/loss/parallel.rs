@@ -10,7 +10,7 @@ const MAX_FLOWS: usize = 4_096;
 /// 64 packets.
 const MOST_BEFORE: u32 = 4_096;
 
-/// What the parallel links of a flow have shown of a packet when it comes.
+/// State of a packet on the parallel links of its flow, when it is seen here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Elsewhere {
     /// Nothing: it is the newest, or may only be out of order.
@@ -25,7 +25,7 @@ pub(super) enum Elsewhere {
 #[derive(Debug, Default)]
 pub(super) struct Parallel {
     numbers: Map<(u32, u32), u32>,
-    flows: Vec<Passed>,
+    flows: Vec<SeenPsns>,
 }
 
 /// The part of a flow that one link shows, before a packet.
@@ -92,7 +92,7 @@ impl Parallel {
             None if self.flows.len() >= MAX_FLOWS => return UNKNOWN,
             None => {
                 self.numbers.insert(name, next);
-                self.flows.push(Passed::new(from));
+                self.flows.push(SeenPsns::new(from));
                 next
             }
         };
@@ -123,17 +123,17 @@ impl Parallel {
 
 /// The PSNs of a flow that have passed, of the latest [`WINDOW`].
 #[derive(Debug)]
-struct Passed {
+struct SeenPsns {
     slots: Vec<u32>,
     bits: Box<[u64]>,
     newest: u32,
-    /// When it passed, Unix nanoseconds.
+    /// Time of the newest, Unix nanoseconds.
     newest_ns: u64,
     /// Of earlier ones it is not known whether they passed.
     known_from: u32,
 }
 
-impl Passed {
+impl SeenPsns {
     fn new(psn: u32) -> Self {
         let bits = vec![0; WINDOW as usize / 64].into_boxed_slice();
         Self { slots: Vec::new(), bits, newest: psn, newest_ns: u64::MAX, known_from: psn }

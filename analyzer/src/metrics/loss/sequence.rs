@@ -29,7 +29,7 @@
 
 mod acked;
 mod decide;
-mod late;
+mod reordering_delay;
 mod tally;
 
 use rocescope_common::wire::bth::MASK24;
@@ -40,16 +40,16 @@ use super::WINDOW;
 use super::arrival::{Arrival, ID_AHEAD, Nak, Request};
 use super::cause::{Cause, TIMEOUT_PAUSE_NS};
 use super::episode::{Episodes, Tracker};
-use super::gaps::{By, Gap, Gaps};
+use super::gaps::{Fill, Gap, Gaps};
 use super::parallel::Elsewhere;
 use super::result::{GivenUp, Metrics, Retransmission};
 use super::state::{Missing, PsnRun, State};
 use crate::util::definition::Definition;
-use late::Lateness;
+use reordering_delay::ReorderingDelay;
 use tally::{SIGNALS, Tally};
 
 /// The numbers that its decisions rest on.
-pub(super) const DEFINITIONS: [&[Definition]; 2] = [decide::DEFINITIONS, late::DEFINITIONS];
+pub(super) const DEFINITIONS: [&[Definition]; 2] = [decide::DEFINITIONS, reordering_delay::DEFINITIONS];
 /// NAKs remembered that explain a run: those of a window of packets.
 const EXPLAINED: usize = 8;
 /// PSNs of which the last IPv4 identification is remembered, to recognize duplicates.
@@ -96,7 +96,7 @@ pub(super) struct Sequence {
     answers_pass: bool,
     /// Another connection uses the number, and has not got beyond the PSNs of the one before.
     reused: bool,
-    lateness: Lateness,
+    reordering_delay: ReorderingDelay,
     pub(super) given_up: Option<GivenUp>,
     /// Number of the flow if it takes parallel links, else [`UNKNOWN`]; and PSNs of gaps here that passed another link
     /// first.
@@ -143,7 +143,7 @@ impl Sequence {
             ambiguous_lost: 0,
             answers_pass: false,
             reused: false,
-            lateness: Lateness::default(),
+            reordering_delay: ReorderingDelay::default(),
             given_up: None,
             parallel: UNKNOWN,
             elsewhere: 0,
@@ -227,7 +227,7 @@ impl Sequence {
         self.extend_run(arrival);
         match self.gaps.at(arrival.psn) {
             Some(_) if arrival.elsewhere == Elsewhere::Passed => {
-                self.elsewhere += self.fill_span(arrival, |gaps, psn| gaps.fill(psn, By::Retransmission));
+                self.elsewhere += self.fill_span(arrival, |gaps, psn| gaps.fill(psn, Fill::Retransmission));
                 self.passed_before(arrival);
             }
             Some(gap) => {
@@ -312,7 +312,7 @@ impl Sequence {
                 // A retransmission that others of its run have overtaken.
                 self.reordered_retransmission(arrival);
             } else {
-                self.lateness.reordered(arrival.time_ns.saturating_sub(gap.opened_ns));
+                self.reordering_delay.reordered(arrival.time_ns.saturating_sub(gap.opened_ns));
                 self.reordered(1);
                 self.deep(arrival);
             }
@@ -412,7 +412,7 @@ impl Sequence {
         let unexplained = || self.state.run().is_some_and(|run| run.unexplained);
         let early = || arrival.differs && gap.sent_before(arrival.id);
         let doubted = retransmitted && !arrival.numbered && (unexplained() || early());
-        let by = if doubted { By::Either } else { By::retransmission(retransmitted) };
+        let by = if doubted { Fill::Either } else { Fill::retransmission(retransmitted) };
         let psns = self.fill_span(arrival, |gaps, psn| gaps.fill(psn, by));
         if retransmitted {
             self.decide(arrival);
@@ -421,13 +421,13 @@ impl Sequence {
                 match doubted {
                     true if early() => self.possibly_reordered(psns),
                     true => self.ambiguous_lost += psns,
-                    false => self.lateness.lost(open_ns, psns, arrival.numbered),
+                    false => self.reordering_delay.lost(open_ns, psns, arrival.numbered),
                 }
             }
         } else if gap.retransmitted {
             self.reordered_retransmission(arrival);
         } else {
-            self.lateness.reordered(open_ns);
+            self.reordering_delay.reordered(open_ns);
             self.reordered(psns);
             self.deep(arrival);
             if let Some(run) = self.state.run_mut() {
@@ -472,7 +472,7 @@ impl Sequence {
         let timed_out = self.read_timed_out(arrival);
         match self.gaps.at(arrival.psn) {
             Some(gap) if !gap.retransmitted && arrival.elsewhere != Elsewhere::Passed => {
-                let psns = self.fill_span(arrival, |gaps, psn| gaps.fill(psn, By::Retransmission));
+                let psns = self.fill_span(arrival, |gaps, psn| gaps.fill(psn, Fill::Retransmission));
                 self.lost(gap.opened_ns, arrival, psns);
             }
             _ => {
@@ -550,7 +550,7 @@ impl Sequence {
             let recent = self.recent[(psn % RECENT) as usize];
             let id = (recent & 0xFFFF) as u16;
             if recent == recent_word(psn, id) && id.wrapping_sub(since) < ID_AHEAD {
-                self.gaps.fill(psn, By::Original);
+                self.gaps.fill(psn, Fill::Original);
             }
         }
     }
@@ -562,7 +562,7 @@ impl Sequence {
             self.previous = Some((run.last, run.packets));
         }
         let State::GoingBack(run, cause) = state else { return };
-        if cause == Cause::Unknown && resumed && run.unexplained && run.is_one_copy() {
+        if cause == Cause::Unknown && resumed && run.unexplained && run.is_single_duplicate() {
             self.metrics.retransmitted -= 1;
             self.metrics.mirrored += 1;
             return;

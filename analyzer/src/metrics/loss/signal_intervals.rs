@@ -229,7 +229,7 @@ pub fn between((from_ns, from): (u64, u64), (to_ns, to): (u64, u64), at_ns: u64)
     from + u64::try_from((grown * part + length / 2).checked_div(length).unwrap_or(grown)).unwrap_or(0)
 }
 
-/// Recorder of intervals.
+/// Joins the times of signals to intervals.
 #[derive(Debug)]
 pub(super) struct Recorder {
     /// Time of the next mark.
@@ -487,7 +487,7 @@ impl Recorder {
         }
     }
 
-    /// Intervals so far.
+    /// The intervals of all signals so far.
     pub(super) fn intervals(&self) -> SignalIntervals {
         SignalIntervals { flows: self.flows.clone(), marks: self.marks.clone() }
     }

@@ -1,4 +1,4 @@
-//! What is kept of each flow.
+//! State that is kept of each flow.
 
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;
@@ -44,7 +44,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Without a flow.
+    /// State of a slot that has no flow.
     pub(super) fn empty() -> Self {
         Self { answer_psn: UNKNOWN, pair: UNKNOWN, reverse: UNKNOWN, ..Self::default() }
     }

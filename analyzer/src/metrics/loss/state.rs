@@ -61,7 +61,7 @@ impl PsnRun {
     }
 
     /// True for a single packet that came too soon for any timer to have expired.
-    pub(super) const fn is_one_copy(&self) -> bool {
+    pub(super) const fn is_single_duplicate(&self) -> bool {
         self.packets == 1 && self.pause_ns < SHORTEST_TIMER_NS
     }
 
@@ -108,10 +108,10 @@ impl State {
     }
 }
 
-/// Which of the skipped PSNs are missing for certain: sequences of responses skip PSNs between messages.
+/// Skipped PSNs that are missing for certain: sequences of responses skip PSNs between messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
-    /// All of them.
+    /// All skipped PSNs are missing.
     All,
     /// The end of a message.
     First,

@@ -400,8 +400,8 @@ fn packet_row_1_a_mirror_shows_packets_twice() {
             assert_eq!(loss.upstream.count + loss.downstream.count, 0);
             // Until the first copy nothing is remembered of a flow: when they are not in a row, the
             // first ones look retransmitted.
-            let (copies, unsure) = (100 - lag as u64, if lag > 0 { 4 } else { 0 });
-            assert!(loss.mirrored >= copies - unsure && loss.retransmitted <= unsure, "{lag}: {loss:?}");
+            let (duplicates, unsure) = (100 - lag as u64, if lag > 0 { 4 } else { 0 });
+            assert!(loss.mirrored >= duplicates - unsure && loss.retransmitted <= unsure, "{lag}: {loss:?}");
         }
     }
 }

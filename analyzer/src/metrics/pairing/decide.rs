@@ -1,4 +1,4 @@
-//! The decision itself.
+//! Decides which flow answers which, from the evidence that was collected.
 
 use rocescope_common::account::latency;
 use rocescope_common::account::psn::WINDOW;

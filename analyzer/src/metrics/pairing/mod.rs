@@ -1,4 +1,4 @@
-//! Which flow carries the answers of which: the two directions of a queue pair.
+//! Pairs of flows of which one answers the other: the two directions of a queue pair.
 //!
 //! A packet names only the queue pair it goes to. Evidence of the origin, best first: connection management on QP 1
 //! (certain); a UDP source port that a known formula gives for the two queue pair numbers (strong); one source port

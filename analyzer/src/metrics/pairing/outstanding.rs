@@ -16,7 +16,7 @@ definitions! {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct WaitingRequest {
     hash: u64,
     direction: u32,
     at_ns: u64,
@@ -39,7 +39,7 @@ pub(super) enum Requester {
 /// Recent requests by (hosts, PSN). A fixed number of places; a later request takes an older one's.
 #[derive(Debug, Default)]
 pub(super) struct Outstanding {
-    places: Vec<Waiting>,
+    places: Vec<WaitingRequest>,
     hasher: State,
 }
 
@@ -47,19 +47,19 @@ impl Outstanding {
     /// A request with this PSN went in `direction`, which has the key `key`.
     pub(super) fn request(&mut self, key: &PeerKey, psn: u32, direction: u32, now_ns: u64) {
         if self.places.is_empty() {
-            self.places = vec![Waiting { hash: 0, direction: NO_REQUESTER, at_ns: 0 }; PLACES];
+            self.places = vec![WaitingRequest { hash: 0, direction: NO_REQUESTER, at_ns: 0 }; PLACES];
         }
         let hash = self.hash(key.family, &key.src, &key.dst, psn);
         let Some(place) = self.places.get_mut(place(hash)) else { return };
         let same = place.hash == hash && place.direction != NO_REQUESTER && recent(place, now_ns);
         let direction = if same && place.direction != direction { SEVERAL } else { direction };
-        *place = Waiting { hash, direction, at_ns: now_ns };
+        *place = WaitingRequest { hash, direction, at_ns: now_ns };
     }
 
     /// Requester of the response that goes as `key` says.
     pub(super) fn answered(&self, key: &PeerKey, psn: u32, now_ns: u64) -> Requester {
         let hash = self.hash(key.family, &key.dst, &key.src, psn);
-        let known = |place: &&Waiting| place.hash == hash && recent(place, now_ns);
+        let known = |place: &&WaitingRequest| place.hash == hash && recent(place, now_ns);
         match self.places.get(place(hash)).filter(known).map_or(NO_REQUESTER, |place| place.direction) {
             NO_REQUESTER => Requester::None,
             SEVERAL => Requester::Several,
@@ -82,6 +82,6 @@ fn place(hash: u64) -> usize {
     usize::try_from(hash % PLACES as u64).unwrap_or_default()
 }
 
-fn recent(place: &Waiting, now_ns: u64) -> bool {
+fn recent(place: &WaitingRequest, now_ns: u64) -> bool {
     now_ns.saturating_sub(place.at_ns) <= WINDOW_NS
 }

@@ -66,7 +66,7 @@ definitions! {
         "Others are control traffic";
 }
 
-/// Why traffic has no steps of a job.
+/// Reason why traffic has no steps of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoJob {
     /// No data.

@@ -69,7 +69,7 @@ pub struct Block {
 pub struct Segments {
     /// The blocks between long silences.
     pub blocks: Vec<Block>,
-    /// Which blocks make a step, in order. Blocks between may be in none.
+    /// Blocks of each step, in order. Blocks between may be in none.
     pub steps: Vec<Range<usize>>,
     /// Bytes of a step.
     pub volume: u64,
@@ -144,10 +144,10 @@ fn common_volume(blocks: &[Block], count: usize) -> u64 {
 }
 
 /// Groups consecutive blocks, from the one at `offset` on, until each group has the volume.
-fn grouped(blocks: &[Block], volume: u64, offset: usize) -> Cut {
+fn grouped(blocks: &[Block], volume: u64, offset: usize) -> StepCuts {
     let enough = times(volume, 1.0 - TOLERANCE);
     let limit = times(volume, 1.0 + TOLERANCE);
-    let (mut cut, mut from) = (Cut::default(), offset);
+    let (mut cut, mut from) = (StepCuts::default(), offset);
     while from < blocks.len() {
         let (mut bytes, mut to) = (0, from);
         while bytes < enough && to - from < MAX_BLOCKS {
@@ -169,15 +169,15 @@ fn grouped(blocks: &[Block], volume: u64, offset: usize) -> Cut {
 
 /// Blocks in groups of equal volume.
 #[derive(Clone, Debug, Default)]
-struct Cut {
+struct StepCuts {
     steps: Vec<Range<usize>>,
-    /// Bytes in them.
+    /// Bytes in the steps.
     bytes: u64,
     /// Bytes from the first of them to the last.
     span_bytes: u64,
 }
 
-impl Cut {
+impl StepCuts {
     /// Leaves out steps at both ends, so that the traffic between steps is least: packets sent before a job began, and
     /// in a pause of the job.
     fn keep_longest_run(&mut self, blocks: &[Block]) {

@@ -140,7 +140,7 @@ pub(super) enum Shape {
     /// To the next host, all around and once again, as an all-reduce does; each part needs the one before from the host
     /// before. In a large ring only some of the parts.
     Ring,
-    /// To all others.
+    /// Each host sends to all others.
     AllToAll,
 }
 

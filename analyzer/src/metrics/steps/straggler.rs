@@ -40,7 +40,7 @@ definitions! {
         "A cause of most of a delay is its cause";
 }
 
-/// Why a host is waited for.
+/// Reason why a host is a straggler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StragglerCause {
     /// Only known: it, or a host that it waits for and that this link does not show.
@@ -79,7 +79,7 @@ impl StragglerCause {
 pub struct Straggler {
     /// Index of the first link of the port on which this was seen.
     pub link: u16,
-    /// Why it is waited for.
+    /// Reason why it is a straggler.
     pub why: StragglerCause,
     /// Host that is waited for.
     pub host: Host,
@@ -112,7 +112,7 @@ pub type Receivers = Set<Host>;
 pub struct View<'a> {
     /// Index of the port's first link.
     pub port: u16,
-    /// Which port each link belongs to.
+    /// Port of each link.
     pub ports: &'a [u16],
     /// Steps of the link.
     pub segments: &'a Segments,

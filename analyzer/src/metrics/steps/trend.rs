@@ -115,7 +115,7 @@ pub struct Stretch {
 /// Steps that took longer than the fastest before them, for a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slower {
-    /// The stretch.
+    /// The steps that were slower.
     pub stretch: Stretch,
     /// Time above the fastest part's median, of its slower and long steps.
     pub lost_ns: u64,

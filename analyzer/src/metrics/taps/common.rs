@@ -1,4 +1,4 @@
-//! What two taps of a flow have in common, and what one of them saw alone.
+//! Packets that two taps of a flow saw, and those that one of them saw alone.
 
 use super::header::{Body, Compared, MAX_TAPS, length};
 use super::series::Series;
@@ -18,7 +18,7 @@ pub(super) struct Entry {
     /// Of the tap that saw it last.
     pub(super) body: Body,
     pub(super) time_ns: [u64; MAX_TAPS],
-    /// Which packet of the flow it was there.
+    /// Its number among the packets of the flow there.
     pub(super) place: [u32; MAX_TAPS],
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Ends {
     pub(super) last_ns: [u64; 2],
 }
 
-/// No packet.
+/// Ends of a flow of which no packet was seen.
 impl Default for Ends {
     fn default() -> Self {
         Self { first_ns: [u64::MAX; 2], last_ns: [0; 2] }
@@ -112,10 +112,10 @@ pub(super) struct Common {
     /// Headers of the packets that both saw.
     pub(super) compared: Compared,
     /// Packets that each saw once more.
-    pub(super) copies: [u64; 2],
+    pub(super) duplicates: [u64; 2],
     /// First and last packet that both saw, as each of them counts.
     pub(super) span: [(u32, u32); 2],
-    /// Which packets those were here that are the first and last of the section at the other tap: retransmissions
+    /// Numbers of the packets here that are the first and last of the section at the other tap: retransmissions
     /// and packets out of order are not the same at both.
     pub(super) edge: [(u32, u32); 2],
     /// Time at the second minus time at the first.
@@ -143,7 +143,7 @@ impl Common {
         }
     }
 
-    /// Which of the two has seen a packet that the other has not: 0 or 1, and the tap's number.
+    /// Tap that has seen a packet that the other has not: 0 or 1, and the tap's number.
     pub(super) fn one_of(&self, taps: u8) -> Option<(usize, usize)> {
         if taps & COPY != 0 {
             return None;
@@ -176,7 +176,7 @@ impl Common {
         self.count_large(entry, side, time_ns);
     }
 
-    /// Which of the two has seen a packet before the first that both saw, and the tap's number.
+    /// Tap that has seen a packet before the first that both saw: 0 or 1, and the tap's number.
     fn before(&self, entry: &Entry) -> Option<(usize, usize)> {
         let is_before =
             |&(side, tap): &(usize, usize)| entry.place[tap] < self.span[side].0.min(self.edge[side].0);

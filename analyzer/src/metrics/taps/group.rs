@@ -11,7 +11,7 @@ const FIRST_PLACES: usize = 256;
 const MAX_PLACES: usize = 1 << 17;
 /// Places looked at for a packet.
 const PROBES: usize = 16;
-/// Packets that all taps saw, remembered to know copies of them.
+/// Packets that all taps saw, remembered to know duplicates of them.
 const RECENT: usize = 128;
 /// The golden ratio as a fraction of 2^64.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -58,7 +58,7 @@ pub(super) struct Group {
     /// Time to live at each.
     pub(super) hops: Vec<u8>,
     pub(super) headers: Headers,
-    /// Packets at each.
+    /// Packets at each tap.
     counts: [u32; MAX_TAPS],
     entries: Vec<Entry>,
     used: usize,
@@ -74,16 +74,16 @@ pub(super) struct Group {
     /// Number of times that packets that followed one another had different IPv4 identifications, and the same one:
     /// where they differ, retransmissions are distinguished from duplicates by a mirror or the network.
     numbers: [u32; 2],
-    /// Duplicates at each.
-    copies: [u64; MAX_TAPS],
+    /// Duplicates at each tap.
+    duplicates: [u64; MAX_TAPS],
     pub(super) common: Vec<Common>,
     pub(super) first_ns: u64,
     /// Packets that had to be forgotten before it was known whether they passed elsewhere.
     pub(super) forgotten: u64,
 }
 
-/// Where to look for a packet among places, a power of two. Consecutive PSNs, or PSNs and identifications, are as far
-/// apart as they can be (multiples of the golden ratio), so that several copies of each fit between them.
+/// Place of a packet among `places`, a power of two. Consecutive PSNs, or PSNs and identifications, are as far
+/// apart as they can be (multiples of the golden ratio), so that several duplicates of each fit between them.
 fn spread(id: u64, places: usize) -> usize {
     let psn = (id >> 32).wrapping_mul(GOLDEN);
     let number = (id & NUMBER).wrapping_mul(0xC2B2_AE3D_27D4_EB4F);
@@ -139,7 +139,7 @@ impl Group {
         let numbered = self.is_numbered(last, id);
         let again = id == last && time_ns.abs_diff(last_ns) < DUPLICATE_NS;
         if again && numbered {
-            return self.copy(tap);
+            return self.count_duplicate(tap);
         }
         if self.entries.is_empty() {
             if room < FIRST_PLACES {
@@ -154,7 +154,7 @@ impl Group {
             let Some(entry) = self.entries.get_mut(at) else { continue };
             if entry.id == id && entry.taps & 1 << tap != 0 {
                 if numbered {
-                    return self.copy(tap);
+                    return self.count_duplicate(tap);
                 }
                 if !again {
                     twin = TWIN;
@@ -169,10 +169,10 @@ impl Group {
             }
         }
         if numbered && self.recent.get(recent(id)) == Some(&id) {
-            return self.copy(tap);
+            return self.count_duplicate(tap);
         }
         if again {
-            self.copy(tap);
+            self.count_duplicate(tap);
         }
         let copy = if again { COPY } else { twin };
         let arrived = &TapPacket { copy, ..*arrived };
@@ -220,11 +220,11 @@ impl Group {
                 // Both saw it twice in a row.
                 *entry = FREE;
                 self.used -= 1;
-                return self.copy(tap);
+                return self.count_duplicate(tap);
             }
             let first = entry.taps.trailing_zeros() as usize;
-            if let Some(copies) = self.copies.get_mut(first) {
-                *copies = copies.saturating_sub(1);
+            if let Some(duplicates) = self.duplicates.get_mut(first) {
+                *duplicates = duplicates.saturating_sub(1);
             }
             entry.taps &= !COPY;
         }
@@ -261,9 +261,9 @@ impl Group {
     }
 
     /// A packet passed a tap that it had passed already.
-    fn copy(&mut self, tap: usize) {
-        if let Some(copies) = self.copies.get_mut(tap) {
-            *copies += 1;
+    fn count_duplicate(&mut self, tap: usize) {
+        if let Some(duplicates) = self.duplicates.get_mut(tap) {
+            *duplicates += 1;
         }
     }
 
@@ -394,7 +394,7 @@ impl Group {
                     difference,
                     early: Vec::new(),
                     compared: Compared::default(),
-                    copies: [0; 2],
+                    duplicates: [0; 2],
                     span: places.map(|place| (place, place)),
                     edge: places.map(|place| (place, place)),
                     delay: Series::new(entry.time_ns[first], difference),
@@ -410,8 +410,8 @@ impl Group {
     pub(super) fn metrics(&self, ends: impl Fn(&Common) -> Ends) -> Vec<Common> {
         let mut all = self.common.clone();
         for common in &mut all {
-            common.copies =
-                [common.first, common.second].map(|tap| self.copies.get(tap).copied().unwrap_or(0));
+            common.duplicates =
+                [common.first, common.second].map(|tap| self.duplicates.get(tap).copied().unwrap_or(0));
         }
         for entry in self.entries.iter().filter(|entry| entry.id != 0) {
             for common in &mut all {

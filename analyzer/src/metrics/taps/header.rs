@@ -104,7 +104,7 @@ impl Headers {
 
 /// Packets that had one header at the first of two taps, and one, maybe another, at the second.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Passed {
+pub struct HeaderPair {
     /// The header at the first, and at the second.
     pub headers: [Header; 2],
     /// Their contents, which no hop changes, are others at the second.
@@ -165,17 +165,17 @@ impl Compared {
         self.resized = Resized { packets: packets + 1, bytes, seen_ns };
     }
 
-    pub(super) fn passed(&self, headers: &Headers) -> Vec<Passed> {
+    pub(super) fn passed(&self, headers: &Headers) -> Vec<HeaderPair> {
         let known = |number: u8| headers.get(number);
         let named = self.passed.iter().filter_map(|(([first, second], altered), packets, seen_ns)| {
             let headers = [known(*first)?, known(*second)?];
-            Some(Passed { headers, altered: *altered, packets: *packets, seen_ns: *seen_ns })
+            Some(HeaderPair { headers, altered: *altered, packets: *packets, seen_ns: *seen_ns })
         });
         named.collect()
     }
 }
 
-impl Passed {
+impl HeaderPair {
     /// The same from the second tap to the first.
     pub(super) fn reversed(mut self) -> Self {
         self.headers.reverse();

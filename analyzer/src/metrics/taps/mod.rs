@@ -24,7 +24,7 @@ use common::{Common, Ends};
 pub(super) use group::DEFINITIONS as OF_FLOWS;
 use group::{Group, TapPacket};
 use header::{Body, MAX_TAPS};
-pub use header::{Header, Passed, Resized};
+pub use header::{Header, HeaderPair, Resized};
 pub use series::Series;
 
 /// Packets that wait, of all flows.
@@ -64,9 +64,9 @@ pub struct TapPair {
     /// Largest payload of the packets that both saw, in bytes.
     pub largest: u16,
     /// Packets that each saw once more: the same PSN with the same IPv4 identification.
-    pub copies: [u64; 2],
+    pub duplicates: [u64; 2],
     /// Packets that both saw, by their headers at the first and at the second.
-    pub passed: Vec<Passed>,
+    pub passed: Vec<HeaderPair>,
     /// Packets whose headers there was no room for: not in `passed`.
     pub not_passed: u64,
     /// Packets whose payload is of another length at the second.
@@ -77,7 +77,7 @@ pub struct TapPair {
 
 /// The first packet of a flow.
 #[derive(Clone, Copy, Debug)]
-struct First {
+struct FirstPacket {
     key: FlowKey,
     slot: u32,
     link: u16,
@@ -97,7 +97,7 @@ pub struct Collector {
     index: Map<FlowKey, u32>,
     groups: Vec<(FlowKey, Group)>,
     /// Flows that began while there was one tap, after the early packets: they become groups if there is a second one.
-    alone: Vec<First>,
+    alone: Vec<FirstPacket>,
     /// Group and tap by slot.
     slots: Vec<(u32, u8)>,
     waiting: usize,
@@ -145,7 +145,7 @@ impl Collector {
             self.expect(self.links.len());
         }
         let key = FlowKey { link: 0, ..extras.key };
-        let first = First { key, slot: packet.slot, link, hops: packet.hops, time_ns: packet.time_ns };
+        let first = FirstPacket { key, slot: packet.slot, link, hops: packet.hops, time_ns: packet.time_ns };
         let at = packet.slot as usize;
         if self.slots.len() <= at {
             self.slots.resize(at + 1, (NONE, 0));
@@ -161,7 +161,7 @@ impl Collector {
     }
 
     /// Puts a flow into the group of its queue pair.
-    fn group(&mut self, first: &First) {
+    fn group(&mut self, first: &FirstPacket) {
         let group = match self.index.get(&first.key) {
             Some(group) => *group,
             None if self.groups.len() < MAX_GROUPS => {
@@ -253,7 +253,7 @@ impl Collector {
                     only_ns: common.only_ns,
                     gone: common.gone,
                     largest: common.largest,
-                    copies: common.copies,
+                    duplicates: common.duplicates,
                     passed: common.compared.passed(&group.headers),
                     not_passed: common.compared.left_out,
                     resized: common.compared.resized,
@@ -271,8 +271,8 @@ impl Collector {
 
     /// Times of the packets of any flow from one host to another that both of two links saw; links in the order of
     /// their numbers.
-    fn ends(&self) -> Map<Way, Ends> {
-        let mut all: Map<Way, Ends> = Map::default();
+    fn ends(&self) -> Map<LinkPairDirection, Ends> {
+        let mut all: Map<LinkPairDirection, Ends> = Map::default();
         for (key, group) in &self.groups {
             for common in &group.common {
                 let Some(links) = group.links_of(common) else { continue };
@@ -302,10 +302,10 @@ fn ends_in_order(links: [u16; 2], ends: Ends) -> Ends {
 }
 
 /// Two links in one direction between two hosts.
-type Way = (u8, Addr, Addr, [u16; 2]);
+type LinkPairDirection = (u8, Addr, Addr, [u16; 2]);
 
 /// Times between two links in one direction between two hosts, by the ends.
-type Delays = Map<Way, Vec<(u64, i64)>>;
+type Delays = Map<LinkPairDirection, Vec<(u64, i64)>>;
 
 /// The smallest differences of times that any flow from one host to another shows.
 fn delays(several: &[(&FlowKey, &Group, Vec<Common>)]) -> Delays {
@@ -378,7 +378,7 @@ impl TapPair {
             only_ns: [(0, 0); 2],
             gone: [MissingAtTap::default(); 2],
             largest: 0,
-            copies: [0; 2],
+            duplicates: [0; 2],
             passed: Vec::new(),
             not_passed: 0,
             resized: Resized::default(),
@@ -386,7 +386,7 @@ impl TapPair {
         }
     }
 
-    /// See [`are_parallel`].
+    /// True if the two taps are on parallel links; see [`are_parallel`].
     fn is_parallel(&self) -> bool {
         are_parallel(self.only, self.matched)
     }
@@ -394,12 +394,12 @@ impl TapPair {
     fn reversed(self) -> Self {
         let ([a, b], [first, second]) = (self.links, self.only);
         let [first_ns, second_ns] = self.only_ns;
-        let [first_copies, second_copies] = self.copies;
+        let [first_duplicates, second_duplicates] = self.duplicates;
         let [first_gone, second_gone] = self.gone;
         Self {
-            copies: [second_copies, first_copies],
+            duplicates: [second_duplicates, first_duplicates],
             gone: [second_gone, first_gone],
-            passed: self.passed.into_iter().map(Passed::reversed).collect(),
+            passed: self.passed.into_iter().map(HeaderPair::reversed).collect(),
             resized: self.resized.reversed(),
             key: FlowKey { link: b, ..self.key },
             links: [b, a],

@@ -88,7 +88,7 @@ fn copies_are_known_from_the_first_packet_on_and_without_numbers() {
         });
         let pairs = collect(packets.flatten().collect(), 2);
         let other = usize::from(pairs[0].links == [1, 0]);
-        (pairs[0].matched, pairs[0].only, [pairs[0].copies[other], pairs[0].copies[1 - other]])
+        (pairs[0].matched, pairs[0].only, [pairs[0].duplicates[other], pairs[0].duplicates[1 - other]])
     };
     for (ids, later_ns) in [(true, 100), (true, 2_000_000), (false, 100)] {
         assert_eq!(doubled(ids, later_ns), (1_000, [0, 0], [0, 50]), "{ids} {later_ns}");
@@ -103,7 +103,8 @@ fn a_third_tap_may_be_far_behind() {
         (0..3u16).map(move |link| P { link, time_ns: p.time_ns + u64::from(link / 2) * 3_000 * US, ..p })
     });
     let pairs = collect(packets.filter(|p| p.link < 2 || p.psn % 100 != 50).collect(), 3);
-    let seen: Vec<_> = pairs.iter().map(|pair| (pair.links, pair.matched, pair.only, pair.copies)).collect();
+    let seen: Vec<_> =
+        pairs.iter().map(|pair| (pair.links, pair.matched, pair.only, pair.duplicates)).collect();
     for expected in
         [([0, 1], 2_000, [0, 0], [0, 0]), ([0, 2], 1_980, [20, 0], [0, 0]), ([1, 2], 1_980, [20, 0], [0, 0])]
     {
@@ -128,8 +129,8 @@ fn a_duplicate_between_two_taps_is_no_loss() {
         });
         let pairs = collect(packets.flatten().collect(), 2);
         assert_eq!((pairs[0].links, pairs[0].matched), ([0, 1], 990), "{ahead_ns}");
-        assert_eq!((pairs[0].only, pairs[0].copies), ([10, 0], [0, 50]), "{ahead_ns}");
-        assert_eq!((pairs[1].only, pairs[1].copies), ([0, 0], [0, 0]), "{ahead_ns}");
+        assert_eq!((pairs[0].only, pairs[0].duplicates), ([10, 0], [0, 50]), "{ahead_ns}");
+        assert_eq!((pairs[1].only, pairs[1].duplicates), ([0, 0], [0, 0]), "{ahead_ns}");
     }
 }
 
@@ -381,7 +382,7 @@ fn what_passes_twice_at_both_taps_is_no_copy_at_one() {
             [Some(here), Some(there), again.then_some(here_again), again.then_some(there_again)]
         });
         let pair = &collect(packets.flatten().collect(), 2)[0];
-        assert_eq!((pair.matched, pair.only, pair.copies), (1_100, [0, 0], [0, 0]), "{ahead_ns}");
+        assert_eq!((pair.matched, pair.only, pair.duplicates), (1_100, [0, 0], [0, 0]), "{ahead_ns}");
     }
 }
 

@@ -263,13 +263,13 @@ pub const CLASS_CNP: usize = 4;
 /// A bin that is being filled: a packet is in one class, and so changes two numbers.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
-struct Open {
+struct OpenBin {
     index: u64,
     bytes: u64,
     packets: [u64; CLASSES],
 }
 
-impl Open {
+impl OpenBin {
     #[inline]
     fn add(&mut self, wire_len: u32, class: usize) {
         self.bytes += u64::from(wire_len);
@@ -297,9 +297,9 @@ impl Open {
     }
 }
 
-/// A packet that is the copy of an earlier one, or one of its own.
+/// A packet that is the duplicate of an earlier one, or one of its own.
 #[derive(Clone, Copy, Debug)]
-pub struct Doubtful {
+pub struct DoubtfulPacket {
     /// Slot of its flow.
     pub slot: u32,
     /// Number of its bin.
@@ -318,22 +318,22 @@ const MOST_DOUBTFUL: usize = 4_096;
 /// Bins that have passed and are not folded, from that of the first packet in doubt on: what is folded cannot be taken
 /// out.
 #[derive(Clone, Debug, Default)]
-struct Held {
-    /// In rising order.
-    bins: Vec<Open>,
-    doubtful: Vec<Doubtful>,
+struct HeldBins {
+    /// By rising index.
+    bins: Vec<OpenBin>,
+    doubtful: Vec<DoubtfulPacket>,
 }
 
-impl Held {
+impl HeldBins {
     /// Adds a packet to its bin, which is `new` if there is none.
-    fn add(&mut self, new: Open, wire_len: u32, class: usize) {
+    fn add(&mut self, new: OpenBin, wire_len: u32, class: usize) {
         match self.bins.binary_search_by_key(&new.index, |bin| bin.index) {
             Ok(at) => self.bins[at].add(wire_len, class),
             Err(at) => self.bins.insert(at, new),
         }
     }
 
-    fn bin_mut(&mut self, index: u64) -> Option<&mut Open> {
+    fn bin_mut(&mut self, index: u64) -> Option<&mut OpenBin> {
         let at = self.bins.binary_search_by_key(&index, |bin| bin.index).ok()?;
         self.bins.get_mut(at)
     }
@@ -342,14 +342,14 @@ impl Held {
 /// Puts packets into bins and folds those that have passed.
 #[derive(Clone, Debug, Default)]
 pub struct Binner {
-    open: [Open; PLACES],
+    open: [OpenBin; PLACES],
     /// Number of the newest bin.
     newest: u64,
     /// Its start and end; both 0 before the first packet.
     start_ns: u64,
     end_ns: u64,
     folded: BinTotals,
-    held: Option<Box<Held>>,
+    held: Option<Box<HeldBins>>,
 }
 
 impl Binner {
@@ -387,7 +387,7 @@ impl Binner {
                 if let Some(bin) = self.open.get_mut(place(at))
                     && bin.index != at
                 {
-                    *bin = Open { index: at, ..Open::default() };
+                    *bin = OpenBin { index: at, ..OpenBin::default() };
                 }
             }
             self.newest = index;
@@ -397,7 +397,7 @@ impl Binner {
         match self.open.get_mut(place(index)) {
             Some(bin) if bin.index == index => bin.add(wire_len, class),
             _ => {
-                let mut late = Open { index, ..Open::default() };
+                let mut late = OpenBin { index, ..OpenBin::default() };
                 late.add(wire_len, class);
                 match &mut self.held {
                     Some(held) if index > self.folded.last => held.add(late, wire_len, class),
@@ -408,7 +408,7 @@ impl Binner {
     }
 
     /// The open bins, the oldest first.
-    fn in_order(&self) -> [Open; PLACES] {
+    fn in_order(&self) -> [OpenBin; PLACES] {
         let mut open = self.open;
         open.sort_unstable_by_key(|bin| bin.index);
         open
@@ -417,11 +417,11 @@ impl Binner {
     /// The bins that are not folded, the oldest first.
     fn not_folded(&self) -> impl Iterator<Item = Bin> {
         let held = self.held.as_ref().map_or(&[][..], |held| &held.bins);
-        held.iter().map(Open::bin).chain(self.in_order().map(|open| open.bin()))
+        held.iter().map(OpenBin::bin).chain(self.in_order().map(|open| open.bin()))
     }
 
-    /// The latest packet may be a copy: its bin waits until that is known, unless it has been folded.
-    pub fn doubt(&mut self, packet: Doubtful) {
+    /// The latest packet may be a duplicate: its bin waits until that is known, unless it has been folded.
+    pub fn doubt(&mut self, packet: DoubtfulPacket) {
         let is_open = self.open.get(place(packet.bin)).is_some_and(|bin| bin.index == packet.bin);
         if !is_open && self.held.as_mut().is_none_or(|held| held.bin_mut(packet.bin).is_none()) {
             return;
@@ -433,12 +433,12 @@ impl Binner {
         }
     }
 
-    /// The packets of a flow that were in doubt are copies; gives their lengths.
+    /// The packets of a flow that were in doubt are duplicates; gives their lengths.
     pub fn take_out(&mut self, slot: u32) -> Vec<u32> {
         let Some(mut held) = self.held.take() else { return Vec::new() };
-        let (copies, rest): (Vec<Doubtful>, Vec<Doubtful>) =
+        let (duplicates, rest): (Vec<DoubtfulPacket>, Vec<DoubtfulPacket>) =
             std::mem::take(&mut held.doubtful).into_iter().partition(|one| one.slot == slot);
-        for Doubtful { bin, wire_len, class, .. } in &copies {
+        for DoubtfulPacket { bin, wire_len, class, .. } in &duplicates {
             let open = self.open.get_mut(place(*bin)).filter(|open| open.index == *bin);
             if let Some(bin) = open.or_else(|| held.bin_mut(*bin)) {
                 bin.remove(*wire_len, *class);
@@ -450,7 +450,7 @@ impl Binner {
         if is_settled {
             self.release();
         }
-        copies.into_iter().map(|one| one.wire_len).collect()
+        duplicates.into_iter().map(|one| one.wire_len).collect()
     }
 
     /// Folds the bins that were held: what is in doubt stays in them.

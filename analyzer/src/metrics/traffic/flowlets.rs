@@ -43,17 +43,17 @@ impl Record {
 
 /// Flowlets that have ended, in the order of their ends.
 #[derive(Clone, Debug, Default)]
-pub struct Ended {
+pub struct EndedFlowlets {
     full: VecDeque<Arc<Vec<Record>>>,
     open: Vec<Record>,
     dropped: u64,
 }
 
 pack! {
-    struct Ended { full, open, dropped }
+    struct EndedFlowlets { full, open, dropped }
 }
 
-impl Ended {
+impl EndedFlowlets {
     /// Keeps a flowlet; the oldest give way.
     pub fn push(&mut self, record: Record) {
         self.open.push(record);
@@ -95,7 +95,7 @@ pub struct FlowletState {
 #[derive(Clone, Debug, Default)]
 pub struct Flowlets {
     /// Flowlets that have ended.
-    pub ended: Ended,
+    pub ended: EndedFlowlets,
     /// Flows with data or answers, as they stand.
     pub standing: Vec<FlowletState>,
 }
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_oldest_give_way_and_are_counted() {
-        let mut ended = Ended::default();
+        let mut ended = EndedFlowlets::default();
         let total = (CHUNKS as u64 + 3) * CHUNK as u64 + 5;
         for start_ns in 0..total {
             ended.push(Record { start_ns, ..Record::default() });

@@ -10,7 +10,7 @@ use rocescope_common::account::message::{ByOperation, FrameSizes};
 use rocescope_common::account::{FlowBin, FlowKey};
 
 use super::bins::{Bin, BinTotals};
-use super::flowlets::{Ended, FlowletState, Flowlets, Record};
+use super::flowlets::{EndedFlowlets, FlowletState, Flowlets, Record};
 use super::hosts::{BinPackets, NO_PAIR, Pairs};
 use super::{LinkTraffic, Traffic};
 
@@ -36,7 +36,7 @@ impl Flow {
 
 /// A record that waits for its bin to pass.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct WaitingBin {
     bin: FlowBin,
     link: u16,
     pair: u32,
@@ -73,10 +73,10 @@ pub struct Collector {
     /// Difference from the kernel's clock to Unix time, ns.
     shift_ns: i64,
     flows: Vec<Option<Flow>>,
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingBin>,
     links: Vec<Link>,
     pairs: Pairs,
-    ended: Ended,
+    ended: EndedFlowlets,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -96,7 +96,7 @@ impl Collector {
             waiting: Vec::new(),
             links: Vec::new(),
             pairs: Pairs::by_flow(),
-            ended: Ended::default(),
+            ended: EndedFlowlets::default(),
         }
     }
 
@@ -168,7 +168,7 @@ impl Collector {
                 self.ended.push(Record::of(&before, flow.pair, flow.key.dest_qp));
             }
         }
-        self.waiting.push(Waiting { bin: *bin, link: flow.key.link, pair: flow.pair });
+        self.waiting.push(WaitingBin { bin: *bin, link: flow.key.link, pair: flow.pair });
     }
 
     /// Folds every bin that ends at `until_ns` (in the kernel's clock) or before. Records that come later are late.
@@ -176,7 +176,7 @@ impl Collector {
         let until = until_ns.saturating_add_signed(self.shift_ns) / self.bin_ns;
         let shift_ns = self.shift_ns;
         let index = |bin: &FlowBin| bin.start_ns.saturating_add_signed(shift_ns) / self.bin_ns;
-        let mut passed: Vec<(u64, Waiting)> = Vec::new();
+        let mut passed: Vec<(u64, WaitingBin)> = Vec::new();
         self.waiting.retain(|waiting| {
             let index = index(&waiting.bin);
             let over = index < until || until_ns == u64::MAX;
@@ -187,7 +187,7 @@ impl Collector {
         });
         // Of one bin in the order in which they came: who is the first to fill a place may matter.
         passed.sort_by_key(|(index, _)| *index);
-        for (index, Waiting { bin, link, pair }) in passed {
+        for (index, WaitingBin { bin, link, pair }) in passed {
             let at = usize::from(link);
             if at >= self.links.len() {
                 self.links.resize_with(at + 1, Link::default);

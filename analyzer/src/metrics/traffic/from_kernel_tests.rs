@@ -14,7 +14,7 @@ use crate::metrics::packet::{Packet, PacketExtras};
 use crate::util::time::NS_PER_MS as MS;
 
 /// A flow as a kernel program keeps it.
-struct Kept {
+struct KernelFlow {
     stats: Stats,
     bin: FlowBin,
     frame: Frame,
@@ -24,7 +24,7 @@ struct Kept {
 struct TwoAccountings {
     by_packet: ByPacket,
     from_kernel: Collector,
-    flows: Vec<Kept>,
+    flows: Vec<KernelFlow>,
     cut: Bins,
     kinds: ByOperation,
 }
@@ -52,7 +52,7 @@ impl TwoAccountings {
             dest_qp: 17 + src,
             ..Frame::EMPTY
         };
-        self.flows.push(Kept { stats: Stats::default(), bin: FlowBin::default(), frame });
+        self.flows.push(KernelFlow { stats: Stats::default(), bin: FlowBin::default(), frame });
         self.flows.len() - 1
     }
 

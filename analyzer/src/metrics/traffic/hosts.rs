@@ -1,6 +1,6 @@
 //! Hosts, who sends to whom, and how many at once.
 
-use super::super::duplicates::Copies;
+use super::super::duplicates::DuplicateCounts;
 pub use super::degree::{DEGREES, Degree};
 use super::windows::{Window, Windows, count};
 use crate::util::definition::definitions;
@@ -67,7 +67,7 @@ pub struct Pair {
 
 impl Pair {
     /// READ requests of which the responses come in the other direction.
-    fn is_asked(&self, until_ns: u64) -> bool {
+    fn has_read_requests(&self, until_ns: u64) -> bool {
         self.asked > 0 && self.asked_ns.0 <= until_ns
     }
 }
@@ -373,7 +373,8 @@ impl Pairs {
             let first = pair.data_bytes == seen.data_bytes;
             if !self.by_flow {
                 let (pair, last_ns) = (*pair, target.last_ns);
-                let asked = self.list.get(pair.back as usize).is_some_and(|back| back.is_asked(last_ns));
+                let asked =
+                    self.list.get(pair.back as usize).is_some_and(|back| back.has_read_requests(last_ns));
                 target.turn(&pair, asked, seen.first_ns);
             }
             if let Some(pair) = self.list.get_mut(number as usize) {
@@ -389,12 +390,12 @@ impl Pairs {
         }
     }
 
-    /// Takes out copies that were counted between the hosts of a pair.
-    pub fn take_out(&mut self, number: u32, copies: &Copies) {
+    /// Takes out duplicates that were counted between the hosts of a pair.
+    pub fn take_out(&mut self, number: u32, duplicates: &DuplicateCounts) {
         let Some(pair) = self.list.get_mut(number as usize) else { return };
-        pair.packets = pair.packets.saturating_sub(copies.packets);
-        pair.bytes = pair.bytes.saturating_sub(copies.bytes);
-        pair.data_bytes = pair.data_bytes.saturating_sub(copies.data_bytes);
+        pair.packets = pair.packets.saturating_sub(duplicates.packets);
+        pair.bytes = pair.bytes.saturating_sub(duplicates.bytes);
+        pair.data_bytes = pair.data_bytes.saturating_sub(duplicates.data_bytes);
     }
 
     /// A message, or the response to a READ, has begun or ended in one of the flows of a pair.
@@ -406,7 +407,7 @@ impl Pairs {
     }
 
     /// A READ request was sent.
-    pub fn asked(&mut self, number: u32, time_ns: u64) {
+    pub fn read_requested(&mut self, number: u32, time_ns: u64) {
         let Some(pair) = self.list.get_mut(number as usize) else { return };
         pair.asked = pair.asked.saturating_add(1);
         pair.asked_ns = if pair.asked == 1 { (time_ns, time_ns) } else { (pair.asked_ns.0, time_ns) };

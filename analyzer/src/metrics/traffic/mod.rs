@@ -10,8 +10,8 @@
 //! Live, the kernel programs keep a record of each flow and bin, and [`from_kernel`] makes the same of these.
 //!
 //! Memory: 32 KiB per link for the first [`MAX_LINKS`] of them, 250 KiB at most while it is open whether packets of it
-//! are copies, 8 MiB for flowlets, 80 bytes per flow and about 150 per pair of hosts ([`hosts::MAX_PAIRS`]). Nothing is
-//! allocated per packet.
+//! are duplicates, 8 MiB for flowlets, 80 bytes per flow and about 150 per pair of hosts ([`hosts::MAX_PAIRS`]).
+//! Nothing is allocated per packet.
 
 pub mod bins;
 mod degree;
@@ -32,7 +32,7 @@ use rocescope_common::wire::opcode::Op;
 use super::duplicates::Decided;
 use super::packet::{CE, Packet, PacketExtras};
 use super::timeline::LinkPoints;
-use bins::{Binner, Bursts, CLASS_CNP, Doubtful};
+use bins::{Binner, Bursts, CLASS_CNP, DoubtfulPacket};
 use flowlets::{FlowletState, Flowlets, Record};
 use hosts::{BinPackets, NO_PAIR, Pair, Pairs, Target};
 
@@ -127,7 +127,7 @@ impl Slot {
             && let Some(time_ns) = new_ns
         {
             if op.has(Op::READ_REQUEST) {
-                pairs.asked(self.pair, time_ns);
+                pairs.read_requested(self.pair, time_ns);
             } else if !in_progress {
                 pairs.answered(self.pair);
             }
@@ -157,7 +157,7 @@ pub struct Collector {
     slots: Vec<Slot>,
     pairs: Pairs,
     kinds: ByOperation,
-    ended: flowlets::Ended,
+    ended: flowlets::EndedFlowlets,
 }
 
 impl Collector {
@@ -170,7 +170,7 @@ impl Collector {
             slots: Vec::new(),
             pairs: Pairs::default(),
             kinds: [MessageCounts::NONE; COUNTED_OPERATIONS],
-            ended: flowlets::Ended::default(),
+            ended: flowlets::EndedFlowlets::default(),
         }
     }
 
@@ -242,13 +242,14 @@ impl Collector {
         }
     }
 
-    /// The latest packet may be the copy of an earlier one: whether it is shows later ([`take_out`](Self::take_out)).
+    /// The latest packet may be the duplicate of an earlier one: whether it is shows later
+    /// ([`take_out`](Self::take_out)).
     #[cold]
     pub fn doubt(&mut self, packet: &Packet) {
         let Packet { link, slot, time_ns, wire_len, .. } = *packet;
         if let Some(link) = self.links.get_mut(usize::from(link)) {
             let class = class(packet, Op::of(packet.opcode));
-            link.bins.doubt(Doubtful { slot, bin: time_ns / self.bin_ns, wire_len, class });
+            link.bins.doubt(DoubtfulPacket { slot, bin: time_ns / self.bin_ns, wire_len, class });
         }
     }
 
@@ -256,7 +257,7 @@ impl Collector {
     #[cold]
     pub fn take_out(&mut self, decided: &Decided) {
         if let Some(slot) = self.slots.get(decided.slot as usize) {
-            self.pairs.take_out(slot.pair, &decided.copies);
+            self.pairs.take_out(slot.pair, &decided.duplicates);
         }
         let Some(link) = self.links.get_mut(usize::from(decided.link)) else { return };
         for wire_len in link.bins.take_out(decided.slot) {
@@ -284,7 +285,7 @@ impl Collector {
         self.links.iter().map(|link| link.bins.points(self.bin_ns))
     }
 
-    /// Traffic so far.
+    /// Bursts, hosts and flowlets of all packets so far.
     #[must_use]
     pub fn metrics(&self) -> Traffic {
         let standing = |slot: &Slot| FlowletState {

@@ -1,4 +1,4 @@
-//! Packets into figures.
+//! Bursts, senders and flowlets of made packets.
 
 use crate::entity::Stats;
 use rocescope_common::account::observe;

@@ -31,7 +31,7 @@ impl Window {
         self.last_ns = self.last_ns.max(last_ns);
     }
 
-    /// Adds another one.
+    /// Adds the counts of another window.
     fn add(&mut self, other: &Self) {
         self.overlaps.resize(self.overlaps.len().max(other.overlaps.len()), Degree::default());
         for (own, more) in self.overlaps.iter_mut().zip(&other.overlaps) {

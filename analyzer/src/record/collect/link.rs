@@ -26,13 +26,13 @@ pub(super) struct Links(BTreeMap<Key, (Counts, Skipped)>);
 
 /// Sums over the flows of a link in an interval.
 #[derive(Default)]
-struct Sum {
+struct FlowSums {
     flows: u64,
     packets: u64,
     losses: [Option<i64>; 4],
 }
 
-impl Sum {
+impl FlowSums {
     fn add(&mut self, flow: &FlowSecond) {
         self.flows += u64::from(flow.packets > 0);
         self.packets += flow.packets;
@@ -56,7 +56,7 @@ impl Links {
         rails: &BTreeMap<&str, Shared>,
         rows: &mut Rows,
     ) -> u64 {
-        let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
+        let mut sums: BTreeMap<Key, FlowSums> = BTreeMap::new();
         for flow in &rows.flow_seconds {
             sums.entry((flow.link.clone(), flow.direction)).or_default().add(flow);
         }

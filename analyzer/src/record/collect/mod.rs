@@ -57,7 +57,7 @@ pub struct Clock {
     pub most_ns: u64,
 }
 
-/// Interval of rows.
+/// Time range that the rows of one sample cover.
 #[derive(Clone, Copy, Debug)]
 struct Interval {
     t: Time,

@@ -70,7 +70,7 @@ impl Steps {
         rows.extend(self.last.take());
     }
 
-    /// What differs from the recorded steps, which become those of the report.
+    /// Changes against the recorded steps, which become those of the report.
     fn changes(&mut self, all: &[Step], tolerance_ns: u64) -> Vec<Change> {
         let near = |a: u64, b: u64| a.abs_diff(b) <= tolerance_ns;
         let pairs = all.iter().zip(all.iter().skip(1));

@@ -28,7 +28,7 @@ const MOST: u32 = 256 * 1024 * 1024;
 pub(super) enum FrameKind {
     /// Rows of an interval.
     Rows,
-    /// A row group.
+    /// Rows of one table, as a row group of Parquet.
     Block,
     /// Rows of an interval that is not over.
     Unfinished,

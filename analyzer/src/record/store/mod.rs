@@ -54,7 +54,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Adds other losses.
+    /// Adds the losses of another table or run.
     pub fn add(&mut self, more: Self) {
         self.rows += more.rows;
         self.events_left_out += more.events_left_out;
@@ -106,7 +106,8 @@ pub struct Store {
 /// Messages for the user.
 pub type Notices = Vec<String>;
 
-/// What a kill left of a recording, and what it cost: rows are appended per interval, and synced each [`AGAIN_NS`].
+/// Sentence about a recording whose run was killed, with the rows that it lost: rows are appended per interval, and
+/// synced each [`AGAIN_NS`].
 fn sealed(files: usize, last_ns: u64, journal: &Path) -> String {
     format!(
         "sealed {} of a recording that was killed: the rows reach to {}; at most one interval after that is lost, of hosts, of figures of findings and of the last step up to {}, after a power failure up to {} of all ({})",

@@ -19,7 +19,7 @@ pub struct Keep {
 
 /// A file that retention may remove.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Kept {
+struct StoredFile {
     part: Part,
     bytes: u64,
     /// It is in the queue alone: its table's file is gone, and with it the other link to the same bytes.
@@ -36,14 +36,14 @@ struct GivenUp {
 }
 
 impl GivenUp {
-    fn add(&mut self, file: &Kept) {
+    fn add(&mut self, file: &StoredFile) {
         self.files += 1;
         self.bytes += file.bytes;
         let (first, last) = self.range.unwrap_or((file.part.first_ns, file.part.first_ns));
         self.range = Some((first.min(file.part.first_ns), last.max(file.part.first_ns)));
     }
 
-    fn said(&self) -> Option<String> {
+    fn sentence(&self) -> Option<String> {
         let (first, last) = self.range?;
         Some(format!(
             "removed {} ({}) that ClickHouse does not have, begun from {} to {}: recording and queue exceed the size of --keep; raise it",
@@ -85,24 +85,24 @@ impl Keep {
                 }
             }
         }
-        notices.extend(given_up.said());
+        notices.extend(given_up.sentence());
         notices
     }
 }
 
 /// Files of a host with their sizes, oldest first.
-fn files(dir: &Path, host: &str) -> Vec<Kept> {
+fn files(dir: &Path, host: &str) -> Vec<StoredFile> {
     let (mut files, mut linked) = (Vec::new(), BTreeSet::new());
     layout::walk(&layout::folder(dir), &mut |path, bytes| {
         if let Some(part) = Part::at(&path).filter(|part| part.host == host) {
             linked.insert(part.queue_name());
-            files.push(Kept { part, bytes, only_queued: false });
+            files.push(StoredFile { part, bytes, only_queued: false });
         }
     });
     layout::walk(&layout::queue(dir), &mut |path, bytes| {
         let is_linked = path.file_name().is_some_and(|name| linked.contains(&*name.to_string_lossy()));
         let part = Part::queued(&path).filter(|part| part.host == host && !is_linked);
-        files.extend(part.map(|part| Kept { part, bytes, only_queued: true }));
+        files.extend(part.map(|part| StoredFile { part, bytes, only_queued: true }));
     });
     files.sort_unstable();
     files
@@ -117,7 +117,7 @@ struct Removed {
 }
 
 /// Removes a file, from the queue as well if its bytes must go.
-fn remove(dir: &Path, file: &Kept, is_much: bool) -> io::Result<Removed> {
+fn remove(dir: &Path, file: &StoredFile, is_much: bool) -> io::Result<Removed> {
     match std::fs::remove_file(&file.part.path) {
         Ok(()) if file.only_queued => return Ok(Removed { is_freed: true, was_queued: true }),
         Ok(()) => {}

@@ -14,13 +14,13 @@ use crate::analysis::{
 };
 use crate::ethernet::lldp::{App, Dialect, Ets, Neighbour, Pfc};
 use crate::findings::{End, Episode, Evidence, Finding, Hop, Impact, Place, Severity, Step};
-use crate::metrics::duplicates::Copies;
-use crate::metrics::icrc::{Checked, Wrong};
+use crate::metrics::duplicates::DuplicateCounts;
+use crate::metrics::icrc::{Checked, IcrcErrors};
 use crate::metrics::marking::Marked;
 use crate::report::Report;
 use crate::sample::Direction;
 
-/// The report.
+/// A report in which every field has a value.
 pub(crate) fn full() -> Report {
     let mut sample = everything();
     sample.capture_drops = Some(1);
@@ -42,9 +42,9 @@ pub(crate) fn full() -> Report {
     fill_flow(&mut facts.flows[0], &id);
     fill_loss(&mut facts.flows[0]);
     fill_link(&mut facts.links[0]);
-    let copies = Some(Box::new(Copies { packets: 1, ..Copies::default() }));
-    (facts.totals.copies, facts.links[0].copies, facts.flows[0].copies) =
-        (copies.clone(), copies.clone(), copies);
+    let duplicates = Some(Box::new(DuplicateCounts { packets: 1, ..DuplicateCounts::default() }));
+    (facts.totals.duplicates, facts.links[0].duplicates, facts.flows[0].duplicates) =
+        (duplicates.clone(), duplicates.clone(), duplicates);
     facts.taps = vec![tap_flow(&id)];
     facts.devices.push(device());
     facts.qp_lives = Some(qp_lives());
@@ -157,7 +157,7 @@ fn fill_loss(flow: &mut Flow) {
     let spray = Spray { src_ports: one, planes: one, reordering_depth: one, trimmed: one };
     flow.spray = Some(spray.into());
     flow.loss_unfollowed = Some(Unfollowed { until_ns: 1, packets: 1, missing: 1, repeats: 1 }.into());
-    let wrong = Wrong { packets: 1, at_ns: (1, 1) }.into();
+    let wrong = IcrcErrors { packets: 1, at_ns: (1, 1) }.into();
     flow.icrc = Some(Checked { checked: 2, wrong, unchecked: 1 }).into();
     let last = LastNaks {
         rnr: known,

@@ -1,4 +1,4 @@
-//! docs/metrics.md.
+//! Makes docs/metrics.md from the schema of the report.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

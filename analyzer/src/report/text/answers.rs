@@ -84,7 +84,7 @@ pub(crate) fn ranges(of: &LatencyRange) -> [String; 2] {
         .map(|(least, most)| format!("{}–{}", units::duration(least), units::duration(most)))
 }
 
-/// How exact the percentiles are.
+/// Error bound of the percentiles.
 fn exactness(report: &Report) -> String {
     let Some(recording) = report.facts.source.recording else {
         return format!(

@@ -26,7 +26,7 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
             latest = Some(of);
         }
         lines.extend(labelled("", LABEL, &counters(device), room));
-        for pause in device.pause.iter().filter(|pause| asked(pause)) {
+        for pause in device.pause.iter().filter(|pause| was_paused(pause)) {
             let way = if pause.direction == Some("sent") { "sent" } else { "received" };
             let text = format!("{}: {way} {}", plain(&device.source), of_priority(pause));
             lines.extend(labelled("", LABEL, &text, room));
@@ -170,7 +170,7 @@ fn posted(qp: &DeviceQp) -> Option<String> {
 }
 
 /// True if any pause was counted.
-fn asked(pause: &Pause) -> bool {
+fn was_paused(pause: &Pause) -> bool {
     [pause.frames, pause.paused_ns, pause.episodes].into_iter().flatten().any(|n| n > 0)
 }
 

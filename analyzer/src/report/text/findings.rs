@@ -79,7 +79,7 @@ fn field(label: &str, text: &str, room: usize, paint: Paint) -> Vec<String> {
 
 /// The verdict in words.
 pub(crate) struct Headline {
-    /// One sentence.
+    /// The sentence, without its label.
     pub(crate) sentence: String,
     /// Its colour.
     pub(crate) role: Role,

@@ -30,11 +30,11 @@ struct Figure {
 /// Most important first: where the width does not suffice, the last are left out. NAKs are, as in the report, those
 /// that travel in the flow: its source sent them. The screen has them in the row of the data that they answer.
 const FIGURES: [Figure; 7] = [
-    Figure { heading: "CNP", of: |flow| Some(flow.cnps_once()) },
+    Figure { heading: "CNP", of: |flow| Some(flow.cnps_dedup()) },
     Figure { heading: "GAPS", of: |flow| sequences(flow, |psn| psn.gaps) },
     Figure { heading: "MISSING", of: missing },
-    Figure { heading: "NAK TX", of: |flow| Some(flow.naks_once().total()) },
-    Figure { heading: "RNR TX", of: |flow| Some(flow.rnr_naks_once()) },
+    Figure { heading: "NAK TX", of: |flow| Some(flow.naks_dedup().total()) },
+    Figure { heading: "RNR TX", of: |flow| Some(flow.rnr_naks_dedup()) },
     Figure { heading: "RETX", of: retransmissions },
     Figure { heading: "RESTARTS", of: |flow| sequences(flow, |psn| psn.restarts) },
 ];
@@ -79,7 +79,7 @@ pub(super) fn distinct(report: &Report) -> String {
 /// The section's lines, `room` columns wide.
 pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let mut order: Vec<&Flow> = report.facts.flows.iter().collect();
-    order.sort_by_key(|flow| Reverse(flow.bytes_once()));
+    order.sort_by_key(|flow| Reverse(flow.bytes_dedup()));
     let (busiest, rest) = order.split_at(order.len().min(BUSIEST));
     let mut troubled: Vec<&Flow> = rest.iter().copied().filter(|flow| flow.trouble().errors() > 0).collect();
     let troubled_in_all = troubled.len();
@@ -175,8 +175,8 @@ fn headings(flows: &[&Flow], metrics: &[Figure]) -> impl Iterator<Item = (&'stat
 
 fn numbers(report: &Report, flow: &Flow, metrics: &[Figure]) -> Vec<String> {
     let mut cells = vec![
-        units::bytes(flow.bytes_once()),
-        rate(flow.bytes_once(), report).map_or_else(|| units::UNKNOWN.into(), units::bit_rate),
+        units::bytes(flow.bytes_dedup()),
+        rate(flow.bytes_dedup(), report).map_or_else(|| units::UNKNOWN.into(), units::bit_rate),
         units::ratio(flow.ce_ratio),
         short(flow.src_port_count.get()),
     ];

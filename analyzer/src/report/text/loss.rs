@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::analysis::loss::{AtLink, Downstream, TapContext, Upstream, by_link};
-use crate::analysis::{Between, Episodes, Flow, Loss, Retired};
+use crate::analysis::{BetweenTaps, Episodes, Flow, Loss, Retired};
 use crate::findings::{Finding, Problem};
 use crate::report::Report;
 use crate::report::text::flows::{link_name, missing};
@@ -107,9 +107,9 @@ fn shortened(mut lines: Vec<String>) -> Vec<String> {
 /// Packets lost between taps over the whole run, the most first.
 fn between(report: &Report) -> Vec<String> {
     let between = report.facts.between_taps();
-    let mut lossy: Vec<&Between<'_>> = between.iter().filter(|one| one.vanished > 0).collect();
+    let mut lossy: Vec<&BetweenTaps<'_>> = between.iter().filter(|one| one.vanished > 0).collect();
     lossy.sort_by_key(|one| Reverse(one.vanished));
-    let line = |one: &&Between<'_>| {
+    let line = |one: &&BetweenTaps<'_>| {
         format!(
             "{} of the run's {} ({}) lost between {} and {}, {} → {}",
             units::count(one.vanished),
@@ -190,7 +190,7 @@ fn recovery(at: &AtLink<'_>) -> Vec<String> {
     ])
 }
 
-/// Why MISSING in the flow table differs from the losses above it.
+/// Reason why MISSING in the flow table differs from the losses above it.
 fn raw_gaps(report: &Report, links: &[AtLink<'_>]) -> Option<String> {
     let differ = links.iter().any(|at| at.missing != at.lost);
     // Of a recording not known.
@@ -241,7 +241,7 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     lines
 }
 
-/// What a recording has not of losses.
+/// Facts about losses that a recording lacks.
 const NOT_RECORDED: &str = "Not recorded: which losses may be reordering, loss episodes downstream, packets neither observed nor retransmitted, \
      duplicates by a mirror, repeated READ requests, and which retransmissions follow RNR NAKs.";
 
@@ -315,7 +315,7 @@ struct AtTwo {
     /// `None` where the order of the taps is not known.
     vanished: Option<u64>,
     only: [u64; 2],
-    copies: [u64; 2],
+    duplicates: [u64; 2],
     not_compared: [Option<u64>; 2],
     change: (i64, i64),
 }
@@ -333,7 +333,7 @@ impl AtTwo {
             let sum = pairs.entry((&tap.links, known, tap.src, tap.dst)).or_insert(new);
             sum.matched += tap.packets_matched;
             sum.vanished = sum.vanished.zip(tap.vanished).map(|(a, b)| a + b);
-            let counts = [(&mut sum.only, tap.only_at), (&mut sum.copies, tap.copies_at)];
+            let counts = [(&mut sum.only, tap.only_at), (&mut sum.duplicates, tap.copies_at)];
             for (sum, n) in counts.into_iter().flat_map(|(sum, of)| sum.iter_mut().zip(of)) {
                 *sum += n;
             }
@@ -346,8 +346,9 @@ impl AtTwo {
         // As the headline has it: with what was lost at the end of a queue pair, or of one that never arrived.
         let between = report.facts.between_taps();
         for ((links, known, src, dst), sum) in &mut pairs {
-            let is_own =
-                |one: &&Between<'_>| [one.from, one.to] == links[..] && (one.src, one.dst) == (*src, *dst);
+            let is_own = |one: &&BetweenTaps<'_>| {
+                [one.from, one.to] == links[..] && (one.src, one.dst) == (*src, *dst)
+            };
             if let Some(one) = between.iter().find(|one| *known && is_own(one)) {
                 sum.vanished = sum.vanished.max(Some(one.vanished + one.missed));
             }
@@ -368,7 +369,7 @@ impl AtTwo {
                 format!("{} seen at the first tap only, {} at the second only", count(a), count(b))
             }
         };
-        let copies = match self.copies {
+        let duplicates = match self.duplicates {
             [0, 0] => String::new(),
             [a, b] => format!(", {} duplicates at the first tap, {} at the second", count(a), count(b)),
         };
@@ -381,7 +382,7 @@ impl AtTwo {
             ),
         };
         format!(
-            "{first} {arrow} {second}, {src} → {dst}: {} matched, {lost}{copies}{rest}; one-way delay {} to {} against the start",
+            "{first} {arrow} {second}, {src} → {dst}: {} matched, {lost}{duplicates}{rest}; one-way delay {} to {} against the start",
             plural(self.matched, "packet"),
             signed(self.change.0),
             signed(self.change.1)

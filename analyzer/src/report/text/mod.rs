@@ -24,7 +24,7 @@ pub(crate) use findings::{Headline, end_of, headline, not_evaluated, sorted};
 pub(crate) use flows::{missing, retransmissions};
 pub(crate) use nccl::summary as nccl_summary;
 pub(crate) use qp_layers::qp_layers;
-pub(crate) use summary::said as summary;
+pub(crate) use summary::sentences as summary;
 
 use crate::sample::Address;
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,9 +100,9 @@ pub(crate) enum Topic {
 /// A part of the page below a heading.
 #[derive(Clone, Debug)]
 pub(crate) struct Section {
-    /// Its subject.
+    /// Subject of the section, by which options choose it.
     pub(crate) topic: Topic,
-    /// Its heading.
+    /// Heading of the section.
     pub(crate) title: String,
     /// Its lines, at least one.
     pub(crate) lines: Vec<String>,
@@ -111,7 +111,7 @@ pub(crate) struct Section {
 /// The sections that have something to report, in the order of the page.
 pub(crate) fn sections(report: &Report, room: usize, paint: Paint) -> Vec<Section> {
     let once =
-        if report.facts.totals.copies.is_some() { "; each packet once, without duplicates" } else { "" };
+        if report.facts.totals.duplicates.is_some() { "; each packet once, without duplicates" } else { "" };
     let bin = report.facts.bursts.iter().flatten().next().map_or(0, |burst| burst.bin_ns);
     let bins =
         format!("BURSTS, {0} bins; SENDERS: most senders to one host in a bin of {0}", units::duration(bin));
@@ -199,11 +199,11 @@ fn links(report: &Report, room: usize) -> Vec<String> {
         (flows::marked(report.facts.is_infiniband()), Align::Right),
     ]);
     for link in &report.facts.links {
-        let copies = link.copies.as_deref().copied().unwrap_or_default();
-        let bytes = link.bytes.saturating_sub(copies.bytes);
+        let duplicates = link.duplicates.as_deref().copied().unwrap_or_default();
+        let bytes = link.bytes.saturating_sub(duplicates.bytes);
         table.row(vec![
             link_name(&link.name, link.direction),
-            units::count(link.packets.saturating_sub(copies.packets)),
+            units::count(link.packets.saturating_sub(duplicates.packets)),
             units::bytes(bytes),
             rate(bytes, report).map_or_else(|| units::UNKNOWN.into(), units::bit_rate),
             units::ratio(link.ce_ratio),

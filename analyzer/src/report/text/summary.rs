@@ -18,7 +18,7 @@ const MAX_INPUTS: usize = 8;
 
 pub(super) fn lines(report: &Report, room: usize, paint: Paint) -> Vec<String> {
     let mut lines = Vec::new();
-    for (label, text) in said(report) {
+    for (label, text) in sentences(report) {
         let mut own = labelled(label, LABEL, &text, room);
         if let Some(first) = own.first_mut() {
             *first = paint.head(Role::Dim, first, LABEL);
@@ -29,7 +29,7 @@ pub(super) fn lines(report: &Report, room: usize, paint: Paint) -> Vec<String> {
 }
 
 /// The sentences of the summary, each with its label; one without continues the one before.
-pub(crate) fn said(report: &Report) -> Vec<(&'static str, String)> {
+pub(crate) fn sentences(report: &Report) -> Vec<(&'static str, String)> {
     let mut all = Vec::new();
     let mut say = |label: &'static str, text: &str| all.push((label, text.to_owned()));
     say("rocescope", &source(report));
@@ -107,15 +107,15 @@ fn window(report: &Report) -> String {
 
 fn roce(report: &Report) -> String {
     let totals = &report.facts.totals;
-    let copies = totals.copies.as_deref().copied().unwrap_or_default();
+    let duplicates = totals.duplicates.as_deref().copied().unwrap_or_default();
     let of = |packets: u64, bytes: u64| {
-        let once = bytes.saturating_sub(copies.bytes);
+        let once = bytes.saturating_sub(duplicates.bytes);
         let rate = rate(once, report).map_or_else(String::new, |r| format!(", {}", units::bit_rate(r)));
-        let twice = match copies.packets {
+        let twice = match duplicates.packets {
             0 => String::new(),
-            copies => format!(
+            duplicates => format!(
                 " ({} of them duplicates, not in rates and tables [capture.duplicates])",
-                units::count(copies)
+                units::count(duplicates)
             ),
         };
         format!("{}{twice}, {}{rate}", plural(packets, "packet"), units::bytes(bytes))
@@ -171,9 +171,9 @@ fn without_ecn(report: &Report) -> &'static str {
 
 fn cnp(report: &Report) -> String {
     let totals = &report.facts.totals;
-    let copies = totals.copies.as_deref().map_or(0, |copies| copies.cnp_packets);
+    let duplicates = totals.duplicates.as_deref().map_or(0, |duplicates| duplicates.cnp_packets);
     match totals.counted_again.cnp_packets {
-        Some(again) => units::count(totals.cnp_packets.saturating_sub(again + copies)),
+        Some(again) => units::count(totals.cnp_packets.saturating_sub(again + duplicates)),
         None if totals.counted_again.taps < 2 => units::count(totals.cnp_packets),
         None => format!("{}, counted once per tap", units::count(totals.cnp_packets)),
     }
@@ -244,7 +244,7 @@ fn skipped(report: &Report, reason: SkipReason) -> u64 {
     report.facts.totals.skipped.0.iter().find(|(one, _)| *one == reason).map_or(0, |(_, packets)| *packets)
 }
 
-/// Why there is no RoCE packet, and what to do.
+/// Reason why there is no RoCE packet, and what to do.
 fn nothing_seen(report: &Report) -> Vec<String> {
     let totals = &report.facts.totals;
     if totals.roce_packets > 0 {

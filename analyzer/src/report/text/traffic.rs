@@ -12,7 +12,7 @@ const LABEL: usize = 10;
 /// Host pairs listed.
 const MAX_PAIRS: usize = 6;
 
-/// Why a recording has no bursts.
+/// Reason why a recording has no bursts.
 pub(crate) const BURSTS_NOT_RECORDED: &str = "not recorded, nor incast and the traffic pattern";
 
 /// Steps and pattern of the job.

@@ -61,7 +61,7 @@ impl Axis {
     }
 }
 
-/// One row.
+/// A figure over time, as a row of the timeline.
 struct Row {
     name: String,
     series: Series,

@@ -218,9 +218,9 @@ impl fmt::Display for Truncation {
     }
 }
 
-/// Why there is no next record.
+/// Reason why there is no next record.
 pub(super) enum ReadEnd {
-    /// The clean end.
+    /// The input ended after a whole record.
     End,
     /// The input ends inside something that needs `need` bytes.
     Cut { cut: Cut, need: Option<u64> },

@@ -18,7 +18,7 @@ const MAX_EMPTY: u32 = 1024;
 /// Between many empty members it returns [`ErrorKind::Interrupted`], so that the caller can stop.
 pub(super) struct Gunzip {
     input: BufReader<Box<dyn Read + Send>>,
-    /// `None` between members.
+    /// State of the current member; `None` between members.
     member: Option<Decompress>,
     members: u64,
     empty: u32,

@@ -14,7 +14,6 @@
 //! All complete records before damage are delivered; then a cut end shows as [`Reader::truncated`] and
 //! invalid data as one [`CaptureError::Corrupt`].
 
-mod ahead;
 mod detect;
 mod error;
 mod gzip;
@@ -22,6 +21,7 @@ mod link_type;
 mod part;
 mod pcap;
 mod pcapng;
+mod read_ahead;
 mod window;
 
 #[cfg(test)]
@@ -109,7 +109,7 @@ const LONG_INPUT: u64 = 8192;
 const SHORT_RECORD: u64 = 1024;
 
 /// A frame found in the window: a [`Record`] before it borrows.
-struct Found {
+struct FoundFrame {
     ts_ns: u64,
     interface: u32,
     link_type: u16,

@@ -4,7 +4,7 @@
 
 use super::error::{CaptureError, Cut, ReadEnd};
 use super::window::{MAX_RECORD, Window};
-use super::{Found, Interface, without_fcs};
+use super::{FoundFrame, Interface, without_fcs};
 
 use crate::util::time::NS_PER_S;
 
@@ -113,7 +113,7 @@ impl Pcap {
 
     #[expect(clippy::inline_always, reason = "see the reader's")]
     #[inline(always)]
-    pub(super) fn next(&mut self, window: &mut Window) -> Result<Found, ReadEnd> {
+    pub(super) fn next(&mut self, window: &mut Window) -> Result<FoundFrame, ReadEnd> {
         let header_len = self.magic.record_header;
         if !window.ensure(header_len)? {
             return Err(header_cut(window, header_len));
@@ -141,7 +141,7 @@ impl Pcap {
             return Err(ReadEnd::Cut { cut: Cut::Record, need: Some(record_len as u64) });
         }
         let (wire_len, len) = without_fcs(wire_len, caplen, self.fcs);
-        Ok(Found {
+        Ok(FoundFrame {
             ts_ns: u64::from(seconds) * NS_PER_S + u64::from(fraction) * self.magic.unit,
             interface: 0,
             link_type: self.link_type,

@@ -5,7 +5,7 @@
 
 use super::error::{CaptureError, Cut, ReadEnd};
 use super::window::{MAX_RECORD, Window};
-use super::{Found, Interface, without_fcs};
+use super::{FoundFrame, Interface, without_fcs};
 
 mod clock;
 mod order;
@@ -119,7 +119,7 @@ impl PcapNg {
         &mut self,
         window: &mut Window,
         interfaces: &mut Vec<Interface>,
-    ) -> Result<Found, ReadEnd> {
+    ) -> Result<FoundFrame, ReadEnd> {
         let mut others = 0;
         loop {
             let (block_type, block_len) = self.block_header(window)?;
@@ -146,7 +146,7 @@ impl PcapNg {
             if let Some(packet) = packet {
                 #[expect(clippy::cast_possible_truncation, reason = "there are at most MAX_INTERFACES")]
                 let interface = packet.port as u32;
-                return Ok(Found {
+                return Ok(FoundFrame {
                     ts_ns: packet.ts_ns,
                     interface,
                     link_type: packet.link_type,

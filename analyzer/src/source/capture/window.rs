@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{self, Cursor, ErrorKind, Read};
 use std::sync::Arc;
 
-use super::ahead::Ahead;
 use super::gzip::Gunzip;
 use super::part::{Location, Part};
+use super::read_ahead::ReadAhead;
 
 /// Initial size of the buffer: large enough that a read costs little per record, small enough to stay in the L2
 /// cache.
@@ -18,7 +18,7 @@ pub(super) const MAX_RECORD: u32 = 64 * 1024 * 1024;
 /// The source of bytes.
 enum Input {
     Direct(Box<dyn Read + Send>),
-    Ahead(Ahead),
+    ReadAhead(ReadAhead),
     /// The location of the next part, and the part once it was supplied.
     Parts(Location, Option<Part>),
 }
@@ -83,7 +83,7 @@ impl Window {
     pub(super) fn wanted_part(&self) -> Option<Location> {
         match &self.input {
             Input::Parts(place, _) => Some(place.clone()),
-            Input::Direct(_) | Input::Ahead(_) => None,
+            Input::Direct(_) | Input::ReadAhead(_) => None,
         }
     }
 
@@ -174,7 +174,7 @@ impl Window {
     fn more(&mut self, n: usize) -> io::Result<()> {
         let position = self.position();
         match &mut self.input {
-            Input::Ahead(ahead) => {
+            Input::ReadAhead(ahead) => {
                 (self.start, self.end) = ahead.next(&mut self.buf, self.start, self.end)?;
             }
             Input::Parts(place, part) => {
@@ -205,7 +205,7 @@ impl Window {
         self.read_ahead = false;
         let nothing = Input::Direct(Box::new(io::empty()));
         self.input = match std::mem::replace(&mut self.input, nothing) {
-            Input::Direct(input) => Ahead::start(input).map_or_else(Input::Direct, Input::Ahead),
+            Input::Direct(input) => ReadAhead::start(input).map_or_else(Input::Direct, Input::ReadAhead),
             other => other,
         };
     }

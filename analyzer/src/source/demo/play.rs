@@ -89,7 +89,7 @@ impl Ports {
 
 /// The result of a player.
 #[derive(Clone, Debug)]
-pub struct Played {
+pub struct PlayResult {
     /// Number of frames sent.
     pub sent: u64,
     /// Frames that the kernel refused.
@@ -115,7 +115,7 @@ struct Shared {
 #[derive(Debug)]
 pub struct Player {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<Played>>,
+    thread: Option<JoinHandle<PlayResult>>,
 }
 
 impl Player {
@@ -175,7 +175,7 @@ impl Player {
     ///
     /// # Errors
     /// If the thread has panicked.
-    pub fn join(mut self) -> io::Result<Played> {
+    pub fn join(mut self) -> io::Result<PlayResult> {
         let Some(thread) = self.thread.take() else {
             return Err(io::Error::other("bug: the demo's traffic thread was joined twice"));
         };
@@ -193,7 +193,7 @@ impl Drop for Player {
     }
 }
 
-fn play(mut scenario: Scenario, ports: &Ports, end: u64, shared: &Shared) -> Played {
+fn play(mut scenario: Scenario, ports: &Ports, end: u64, shared: &Shared) -> PlayResult {
     let mut start = Instant::now();
     let mut delayed = Duration::ZERO;
     let mut first_error = None;
@@ -218,7 +218,7 @@ fn play(mut scenario: Scenario, ports: &Ports, end: u64, shared: &Shared) -> Pla
         };
         shared.at_ns.store(at_ns, Ordering::Relaxed);
     }
-    Played {
+    PlayResult {
         sent: shared.sent.load(Ordering::Relaxed),
         failed: shared.failed.load(Ordering::Relaxed),
         first_error,

@@ -9,7 +9,7 @@ use crate::host::rdma;
 use crate::host::rdma::nldev::{self, QpCounter, Query, QueuePair};
 use crate::host::rdma::port::Port;
 use crate::host::read::queries::Queries;
-use crate::host::read::{HostRoot, Unread};
+use crate::host::read::{HostRoot, UnreadReasons};
 
 /// The queue pairs of this host at one time.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ pub type Addresses = Vec<(String, Vec<Ipv6Addr>)>;
 /// Reads the addresses of all devices. A device has up to a thousand GID table entries, each a file, so that this
 /// takes far longer than [`read`]. An entry that fails is left out, with the reason in `unread`.
 #[must_use]
-pub fn addresses(root: &HostRoot, unread: &mut Unread) -> Addresses {
+pub fn addresses(root: &HostRoot, unread: &mut UnreadReasons) -> Addresses {
     let mut addresses = Vec::new();
     for device in rdma::list(root.sys()) {
         unread.about(&device.name);
@@ -56,7 +56,7 @@ pub fn read(
     root: &HostRoot,
     kernel: &dyn Queries,
     addresses: &[(String, Vec<Ipv6Addr>)],
-    unread: &mut Unread,
+    unread: &mut UnreadReasons,
     between: &mut dyn FnMut(),
 ) -> QueuePairs {
     if rdma::list(root.sys()).is_empty() {
@@ -123,7 +123,7 @@ mod tests {
     const MLX5: &str = include_str!("../../../../tests/data/host/mlx5.txt");
     const RXE: &str = include_str!("../../../../tests/data/host/rxe.txt");
 
-    fn found(host: &Recorded, unread: &mut Unread) -> Owners {
+    fn found(host: &Recorded, unread: &mut UnreadReasons) -> Owners {
         let addresses = addresses(&host.root(), unread);
         read(&host.root(), &host.kernel(), &addresses, unread, &mut || {}).owners
     }
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_flow_leads_to_the_pod_that_sends_it() {
         let host = Recorded::unpack(MLX5);
-        let mut unread = Unread::new();
+        let mut unread = UnreadReasons::new();
         let owners = found(&host, &mut unread);
         assert_eq!(owners.all().len(), 1);
         let address = |text: &str| text.parse::<Address>().unwrap().words();
@@ -148,7 +148,7 @@ mod tests {
     fn a_kernel_that_does_not_answer_leaves_none_and_says_why() {
         for text in [RXE, ""] {
             let host = Recorded::unpack(text);
-            let mut unread = Unread::new();
+            let mut unread = UnreadReasons::new();
             assert!(found(&host, &mut unread).all().is_empty());
             assert_eq!(unread.into_reasons().is_empty(), text.is_empty());
         }

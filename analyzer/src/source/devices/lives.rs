@@ -48,12 +48,12 @@ pub enum Change {
     Ended {
         /// RDMA device.
         device: String,
-        /// Number.
+        /// Number of the queue pair on the device.
         lqpn: u32,
-        /// Unix time.
+        /// Time, Unix nanoseconds.
         time_ns: u64,
     },
-    /// An event.
+    /// The device reported an event of a queue pair.
     Event(QpEvent),
 }
 
@@ -103,7 +103,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Applies a change.
+    /// Applies a change of a queue pair's life.
     pub fn take(&mut self, change: Change) {
         match change {
             Change::Is(life, call) => self.set(life, call),

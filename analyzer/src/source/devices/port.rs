@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::context::ask::{Counted, Port};
+use super::context::ask::{Port, PortCounts};
 use super::ethernet::{self, Ethernet};
 use super::follow::{PortPackets, QpWatch};
 use super::growth::GrowthWatch;
@@ -21,7 +21,7 @@ use crate::host::rdma::port::Gid;
 use crate::host::rdma::settings::Trust;
 use crate::host::rdma::{RdmaDevice, RdmaPort};
 use crate::host::read::queries::Queries;
-use crate::host::read::{HostRoot, Unread};
+use crate::host::read::{HostRoot, UnreadReasons};
 use crate::metrics::control::STALL_SHARE;
 use crate::source::devices::listed::QueuePairs;
 
@@ -124,7 +124,7 @@ impl PortWatch {
     pub(super) fn read_counters(&mut self, root: &HostRoot, kernel: &dyn Queries, time_ns: u64) {
         let at = format!("/sys/class/infiniband/{}/ports/{}", self.device, self.number);
         // Reasons are reported by doctor; here an unreadable counter is simply absent.
-        let mut reading = Reading::of_port(root, &at, &mut Unread::new());
+        let mut reading = Reading::of_port(root, &at, &mut UnreadReasons::new());
         if let Some(index) = self.index {
             let named = kernel.rdma(Query::PortCounters(index, self.number)).unwrap_or_default();
             let new: Vec<_> = named
@@ -147,16 +147,16 @@ impl PortWatch {
     }
 
     /// The port for queries of queue pairs; `None` if RDMA netlink does not list the device.
-    pub(super) fn asked(&self) -> Option<Port> {
+    pub(super) fn query_port(&self) -> Option<Port> {
         let driver = self.identity.driver.clone();
         let addresses = Arc::clone(&self.addresses);
         Some(Port { device: self.device.clone(), index: self.index?, number: self.number, driver, addresses })
     }
 
     /// Counters that help to attribute packets and errors.
-    pub(super) fn counted(&self) -> Counted {
+    pub(super) fn counted(&self) -> PortCounts {
         let value = |name| counted(&self.counters, name).map(|(value, _)| value);
-        Counted {
+        PortCounts {
             sent: value("tx_packets"),
             received: value("rx_packets"),
             timeouts: value("local_ack_timeouts"),

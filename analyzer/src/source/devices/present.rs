@@ -15,23 +15,23 @@ const REMEMBERED: u64 = 3;
 
 /// Queue pairs of processes.
 #[derive(Debug, Default)]
-pub struct Present {
-    alive: Map<(String, u32), Owned>,
-    ended: VecDeque<Ended>,
+pub struct PresentQps {
+    alive: Map<(String, u32), OwnedQp>,
+    ended: VecDeque<EndedQp>,
     /// Devices of existing and ended ones, by process and number, each with a count.
     devices: Map<(u32, u32), BTreeMap<String, u32>>,
     lists: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Owned {
+struct OwnedQp {
     pid: u32,
     /// The latest list that contained it, or the latest one when it was created.
     listed: u64,
 }
 
 #[derive(Debug)]
-struct Ended {
+struct EndedQp {
     device: String,
     lqpn: u32,
     pid: u32,
@@ -39,7 +39,7 @@ struct Ended {
     at: u64,
 }
 
-impl Present {
+impl PresentQps {
     /// Applies changes of the control path. True if a queue pair was created.
     pub fn take(&mut self, changes: &[Change]) -> bool {
         let mut made = false;
@@ -49,7 +49,7 @@ impl Present {
                     let Some(pid) = life.pid else { continue };
                     let key = (life.device.clone(), life.lqpn);
                     self.end(&key);
-                    self.know(key, Owned { pid, listed: self.lists });
+                    self.know(key, OwnedQp { pid, listed: self.lists });
                     made = true;
                 }
                 Change::Ended { device, lqpn, .. } => self.end(&(device.clone(), *lqpn)),
@@ -65,7 +65,7 @@ impl Present {
         let lists = self.lists;
         for (owner, pid) in owners.filter_map(|owner| Some((owner, owner.pid?))) {
             // It was listed, but ended before the list was applied.
-            let is_gone = |gone: &Ended| {
+            let is_gone = |gone: &EndedQp| {
                 gone.at + 1 == lists
                     && gone.lqpn == owner.lqpn
                     && gone.pid == pid
@@ -75,7 +75,7 @@ impl Present {
             match self.alive.get_mut(&key) {
                 Some(known) if known.pid == pid => known.listed = lists,
                 None if self.ended.iter().any(is_gone) => {}
-                _ => self.know(key, Owned { pid, listed: lists }),
+                _ => self.know(key, OwnedQp { pid, listed: lists }),
             }
         }
         let missing = self.alive.iter().filter(|(_, known)| known.listed + MISSING <= lists);
@@ -90,7 +90,7 @@ impl Present {
     }
 
     /// Adds a queue pair, replacing one of another process.
-    fn know(&mut self, key: (String, u32), owned: Owned) {
+    fn know(&mut self, key: (String, u32), owned: OwnedQp) {
         let devices = self.devices.entry((owned.pid, key.1)).or_default();
         *devices.entry(key.0.clone()).or_default() += 1;
         let lqpn = key.1;
@@ -114,8 +114,8 @@ impl Present {
     }
 
     fn end(&mut self, key: &(String, u32)) {
-        if let Some(Owned { pid, .. }) = self.alive.remove(key) {
-            self.ended.push_back(Ended { device: key.0.clone(), lqpn: key.1, pid, at: self.lists });
+        if let Some(OwnedQp { pid, .. }) = self.alive.remove(key) {
+            self.ended.push_back(EndedQp { device: key.0.clone(), lqpn: key.1, pid, at: self.lists });
         }
     }
 
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_queue_pair_is_known_from_its_creation_to_shortly_after_its_end() {
-        let mut present = Present::default();
+        let mut present = PresentQps::default();
         assert!(present.take(&[made("rxe0", 17, 4_711)]));
         let of_kernel = match made("rxe0", 1, 3) {
             Change::Is(life, call) => Change::Is(QpLife { origin: Some(KERNEL), ..life }, call),
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn without_the_control_path_lists_are_enough() {
-        let mut present = Present::default();
+        let mut present = PresentQps::default();
         let both = [owner("rxe0", 17, 1), owner("rxe1", 17, 1), owner("rxe1", 18, 2)];
         present.list(both.iter());
         assert_eq!(present.device(1, 17), None, "two devices have the number");

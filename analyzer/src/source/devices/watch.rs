@@ -181,7 +181,7 @@ impl Watch {
             port.take_qps(found, time_ns);
         }
         self.follower.listed(found);
-        let ports: Vec<Port> = self.ports.iter().filter_map(PortWatch::asked).collect();
+        let ports: Vec<Port> = self.ports.iter().filter_map(PortWatch::query_port).collect();
         let reached = |qp: &QueuePair| self.asker.reaches(&qp.device);
         let mut past_verbs: Vec<QueuePair> = self.follower.past_verbs().filter(reached).collect();
         for qp in &mut past_verbs {

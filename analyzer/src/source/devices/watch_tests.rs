@@ -5,7 +5,7 @@ use super::*;
 use crate::analysis::{InputKind, Options, fixtures};
 use crate::doctor;
 use crate::host::rdma::qp_context::tests::mlx5_dump;
-use crate::host::read::Unread;
+use crate::host::read::UnreadReasons;
 use crate::host::read::recorded::Recorded;
 use crate::report::Report;
 use crate::sample::{Direction, Sample, SourceKind};
@@ -29,7 +29,7 @@ fn read(watch: &mut Watch, host: &Recorded, time_ns: u64) {
     if !watch.is_empty() {
         watch.learn(doctor::collect(&root, &kernel));
     }
-    let mut unread = Unread::new();
+    let mut unread = UnreadReasons::new();
     let addresses = listed::addresses(&root, &mut unread);
     watch.take_qps(&listed::read(&root, &kernel, &addresses, &mut unread, &mut || {}), time_ns);
 }
@@ -53,7 +53,7 @@ fn a_port_has_its_trust_mode_and_its_addresses_by_index() {
         let mut watch = Watch::new(&host.root(), &host.kernel(), &[IFACE.to_owned()], &[]);
         read(&mut watch, &host, fixtures::START);
         assert_eq!(watch.sample().ports[0].trusts_pcp, trusts_pcp, "{trust}");
-        let asked = watch.ports[0].asked().unwrap();
+        let asked = watch.ports[0].query_port().unwrap();
         let address = |index: u8| asked.addresses.get(&index).map(ToString::to_string);
         assert_eq!([3, 4].map(address), [Some("192.0.2.1".to_owned()), None]);
     }
@@ -465,9 +465,9 @@ fn files_below(folder: &std::path::Path, files: &mut Vec<std::path::PathBuf>) {
 
 /// A clock set by tests.
 #[derive(Debug)]
-struct At(u64);
+struct FixedClock(u64);
 
-impl Clock for At {
+impl Clock for FixedClock {
     fn monotonic_ns(&self) -> u64 {
         self.0
     }
@@ -505,7 +505,7 @@ fn contexts_of_queue_pairs_reach_the_report_with_their_coverage() {
     watch.query_contexts(50);
     let mut report = |host: &Recorded, at: u64| {
         read(&mut watch, host, fixtures::START + at * SECOND);
-        watch.read_contexts(&host.kernel(), &At(fixtures::START + at * SECOND));
+        watch.read_contexts(&host.kernel(), &FixedClock(fixtures::START + at * SECOND));
         watch.share_contexts();
         Report::build(&sample(watch.sample(), IFACE), &Options::default().into())
     };
@@ -552,7 +552,7 @@ fn a_device_without_contexts_says_why_once() {
         watch.query_contexts(50);
         for at in 0..4 {
             read(&mut watch, &host, fixtures::START + at * SECOND);
-            watch.read_contexts(&host.kernel(), &At(fixtures::START + at * SECOND));
+            watch.read_contexts(&host.kernel(), &FixedClock(fixtures::START + at * SECOND));
         }
         watch.share_contexts();
         assert!(!watch.reads_contexts(), "it is not queried a second time");

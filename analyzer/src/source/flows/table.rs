@@ -13,7 +13,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use crate::metrics::marking::ByDscp;
 use crate::sample::marking;
 use crate::sample::{
-    Direction, Extra, FlowSample, Flows, LinkSample, Missed, MissedTimes, RetiredTuple, Stats,
+    Direction, Extra, FlowSample, Flows, LinkSample, MissedCounts, MissedTimes, RetiredTuple, Stats,
 };
 use crate::source::flows::retire::RetiredTuples;
 use crate::util::map::{Map, State};
@@ -144,7 +144,8 @@ impl FlowTable {
             let full = !self.extra.others(number, frame, outcome);
             if full && let Some(link) = self.links.get_mut(usize::from(link)) {
                 link.extra_full += 1;
-                self.missed.add((now_ns, now_ns), &Missed { extra_table_full: 1, ..Missed::default() });
+                self.missed
+                    .add((now_ns, now_ns), &MissedCounts { extra_table_full: 1, ..MissedCounts::default() });
             }
         }
         Some(Observed { slot: number, stats, outcome })
@@ -162,7 +163,8 @@ impl FlowTable {
             if let Some(link) = self.links.get_mut(usize::from(key.link)) {
                 link.flow_table_full.add(wire_len);
             }
-            self.missed.add((now_ns, now_ns), &Missed { flow_table_full: 1, ..Missed::default() });
+            self.missed
+                .add((now_ns, now_ns), &MissedCounts { flow_table_full: 1, ..MissedCounts::default() });
             return None;
         }
         let slot = Slot { key: *key, born: self.born, stats: Stats::default() };

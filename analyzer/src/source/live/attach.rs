@@ -19,7 +19,7 @@ pub struct Attached {
     pub interface: Interface,
     /// The ingress hook in use.
     pub ingress: Ingress,
-    links: Vec<Hold>,
+    links: Vec<AttachGuard>,
     /// Set if rocescope added the clsact qdisc, which is removed with the last filter.
     clsact: bool,
     promiscuous: Option<Promiscuous>,
@@ -27,7 +27,7 @@ pub struct Attached {
 
 /// A guard that keeps a program attached.
 #[derive(Debug)]
-enum Hold {
+enum AttachGuard {
     Xdp(#[expect(dead_code, reason = "held for its drop")] FdLink),
     Tc(#[expect(dead_code, reason = "held for its drop")] SchedClassifierLink),
 }
@@ -101,7 +101,7 @@ pub fn attach(
     Ok(attached)
 }
 
-fn xdp(programs: &mut Programs, interface: &Interface, mode: XdpMode, frags: bool) -> Result<Hold> {
+fn xdp(programs: &mut Programs, interface: &Interface, mode: XdpMode, frags: bool) -> Result<AttachGuard> {
     let program = programs.xdp(if frags { names::XDP_FRAGS } else { names::XDP })?;
     let mode = match mode {
         XdpMode::Native => AyaXdpMode::Driver,
@@ -111,7 +111,7 @@ fn xdp(programs: &mut Programs, interface: &Interface, mode: XdpMode, frags: boo
     // An attachment without a link would outlive a kill; dropping the link detaches.
     let link = FdLink::try_from(program.take_link(link)?)
         .map_err(|_| anyhow!("the kernel does not support XDP links"))?;
-    Ok(Hold::Xdp(link))
+    Ok(AttachGuard::Xdp(link))
 }
 
 fn tc_program(
@@ -120,7 +120,7 @@ fn tc_program(
     tcx: bool,
     egress: bool,
     clsact: &mut bool,
-) -> Result<Hold> {
+) -> Result<AttachGuard> {
     let name = &interface.name;
     let added = if tcx { Ok(()) } else { tc::qdisc_add_clsact(name) };
     *clsact |= !tcx && added.is_ok();
@@ -145,7 +145,7 @@ fn tc_program(
         None => plain(error),
         Some(why) => no_clsact(name, errno(why), &limit::chain(why)),
     })?;
-    Ok(Hold::Tc(program.take_link(link)?))
+    Ok(AttachGuard::Tc(program.take_link(link)?))
 }
 
 /// The error of adding a clsact qdisc, with the remedy for the errno.

@@ -14,7 +14,7 @@ use crate::entity::owners::Owners;
 use crate::host::kernel::Capability;
 use crate::host::kernel::clock::{WallClock, monotonic_ns};
 use crate::host::net::listen::LldpSocket;
-use crate::host::read::Unread;
+use crate::host::read::UnreadReasons;
 use crate::host::read::queries::Host;
 use crate::host::read::sysfs::SysRoot;
 use crate::sandbox;
@@ -55,9 +55,9 @@ pub(super) struct LatestReadings {
 
 /// Devices whose removal has been reported.
 #[derive(Debug, Default)]
-pub(super) struct Departed(BTreeSet<String>);
+pub(super) struct RemovedPorts(BTreeSet<String>);
 
-impl Departed {
+impl RemovedPorts {
     /// A sentence about each port that has disappeared or returned since the last call.
     pub(super) fn notices(&mut self, devices: &Devices) -> Vec<String> {
         let mut notices = Vec::new();
@@ -331,7 +331,7 @@ impl Work {
             return None;
         }
         let root = self.host.root().ok()?;
-        let mut unread = Unread::new();
+        let mut unread = UnreadReasons::new();
         let known = self.addresses.take().filter(|(read, _)| read.elapsed() < ADDRESSES_STAY);
         let (_, addresses) = self.addresses.insert(known.unwrap_or_else(|| {
             let read = listed::addresses(&root, &mut unread);

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 
 use super::Config;
 use super::control::{CHECK_INTERVAL, Notices, stop_requested};
-use super::counters::{Departed, LatestReadings, Reader};
+use super::counters::{LatestReadings, Reader, RemovedPorts};
 use super::ras::RasReader;
 use crate::host::kernel::clock::{WallClock, monotonic_ns};
 use crate::host::net::select::Target;
@@ -22,7 +22,7 @@ pub(super) struct CountersOnly {
     inputs: Vec<String>,
     labels: Vec<String>,
     start_ns: u64,
-    departed: Departed,
+    departed: RemovedPorts,
     nccl: Option<RasReader>,
 }
 
@@ -52,7 +52,7 @@ impl CountersOnly {
         let host = std::mem::replace(&mut config.host, Box::new(Kernel));
         let reader = Reader::start(host, watch, &interfaces, config.interval, config.sample_posts)
             .ok_or_else(|| anyhow!("cannot start the device reader thread"))?;
-        Ok(Self { reader, config, inputs, labels, start_ns, departed: Departed::default(), nccl })
+        Ok(Self { reader, config, inputs, labels, start_ns, departed: RemovedPorts::default(), nccl })
     }
 
     /// Devices and ports, as text.

@@ -147,7 +147,7 @@ impl Follower {
     }
 }
 
-/// What a command says about the queue pair `device` and `lqpn`, which sends from `src`.
+/// Facts in a command about the queue pair `device` and `lqpn`, which sends from `src`.
 fn life(
     record: &CommandRecord,
     given: mlx5_command::Command,

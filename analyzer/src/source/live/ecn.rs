@@ -14,7 +14,7 @@ use crate::util::map::Map;
 
 /// CNPs about one flow.
 #[derive(Clone, Debug)]
-struct Notified {
+struct NotifiedFlow {
     cnps: Cnps,
     /// CNPs about the flow while its marks are followed.
     watched: u64,
@@ -22,20 +22,20 @@ struct Notified {
 
 /// CE marks of one flow over time.
 #[derive(Clone, Debug)]
-struct Marked {
+struct CeSeries {
     first_ns: u64,
     series: Series<FLOW_BINS>,
 }
 
 /// Counters of a flow at the last reading.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counted {
+struct EcnCounters {
     capable: u64,
     ce: u64,
     cnp: u64,
 }
 
-impl Counted {
+impl EcnCounters {
     fn of(flow: &FlowSample) -> Self {
         let [_, ect1, ect0, ce] = flow.stats.ecn_data;
         Self { capable: ect1 + ect0 + ce, ce, cnp: flow.stats.cnp_packets }
@@ -56,9 +56,9 @@ pub struct Ecn {
     /// Length of a bin at first: 2 to this, in nanoseconds.
     shift: u32,
     read_ns: u64,
-    counted: Vec<Counted>,
-    cnps: Map<u32, Box<Notified>>,
-    marked: Map<u32, Box<Marked>>,
+    counted: Vec<EcnCounters>,
+    cnps: Map<u32, Box<NotifiedFlow>>,
+    marked: Map<u32, Box<CeSeries>>,
     links: Map<u16, Box<Series<LINK_BINS>>>,
     untracked: u64,
 }
@@ -86,7 +86,7 @@ impl Ecn {
             return;
         }
         self.marked.entry(slot).or_insert_with(|| {
-            Box::new(Marked { first_ns: time_ns, series: Series::with_width(time_ns, shift) })
+            Box::new(CeSeries { first_ns: time_ns, series: Series::with_width(time_ns, shift) })
         });
     }
 
@@ -96,8 +96,8 @@ impl Ecn {
             self.untracked += 1;
             return;
         }
-        let new = || Box::new(Notified { cnps: Cnps::new(time_ns), watched: 0 });
-        let Notified { cnps, watched } = &mut **self.cnps.entry(slot).or_insert_with(new);
+        let new = || Box::new(NotifiedFlow { cnps: Cnps::new(time_ns), watched: 0 });
+        let NotifiedFlow { cnps, watched } = &mut **self.cnps.entry(slot).or_insert_with(new);
         cnps.add(time_ns);
         *watched += u64::from(age != mark_age::UNKNOWN);
         if age == mark_age::NONE {
@@ -117,10 +117,10 @@ impl Ecn {
         for flow in flows {
             let number = flow.slot as usize;
             if self.counted.len() <= number {
-                self.counted.resize(number + 1, Counted::default());
+                self.counted.resize(number + 1, EcnCounters::default());
             }
             let Some(before) = self.counted.get_mut(number) else { continue };
-            let counted = Counted::of(flow);
+            let counted = EcnCounters::of(flow);
             let news = counted.since(*before);
             *before = counted;
             if news.capable + news.cnp == 0 {
@@ -153,7 +153,7 @@ impl Ecn {
         self.cnps.remove(&slot);
         self.marked.remove(&slot);
         if let Some(counted) = self.counted.get_mut(slot as usize) {
-            *counted = Counted::default();
+            *counted = EcnCounters::default();
         }
     }
 
@@ -166,7 +166,8 @@ impl Ecn {
         complete: bool,
     ) -> Metrics {
         let mut metrics = Metrics { untracked: self.untracked, ..Metrics::default() };
-        for (slot, Notified { cnps, watched }) in self.cnps.iter().map(|(slot, notified)| (slot, &**notified))
+        for (slot, NotifiedFlow { cnps, watched }) in
+            self.cnps.iter().map(|(slot, notified)| (slot, &**notified))
         {
             let counted = self.counted.get(*slot as usize).map_or(0, |counted| counted.cnp);
             let mut figure = cnps.figure();

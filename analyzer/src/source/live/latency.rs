@@ -22,7 +22,7 @@ use crate::util::map::Map;
 /// The entry of a request flow.
 #[derive(Clone, Copy, Debug)]
 struct Timed {
-    /// Index, from 1.
+    /// Index of the entry in its map, from 1.
     entry: u16,
     /// Slot of the response flow; `None` for requests of which only repeats are followed.
     answers: Option<u32>,
@@ -239,7 +239,7 @@ impl Times {
     }
 
     /// True if the requests in a slot expected a response, as far as their entry shows.
-    pub(crate) fn asked(&self, requests: u32) -> bool {
+    pub(crate) fn expected_response(&self, requests: u32) -> bool {
         self.entry(requests).is_some_and(|(map, entry)| map.head_and_tail(entry).0 != 0)
     }
 

@@ -32,9 +32,9 @@ struct Ring {
     messages: Vec<AtomicU32>,
 }
 
-/// What one side counts, and the other never writes.
+/// Counters of one side, which the other never writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Counted {
+struct CountedTimes {
     ambiguous: u64,
     full: u64,
     samples: u64,
@@ -45,7 +45,7 @@ struct Counted {
 struct Side {
     ring: Arc<Ring>,
     without: Without,
-    counted: Counted,
+    counted: CountedTimes,
     reading: u64,
 }
 
@@ -147,7 +147,7 @@ impl Side {
     }
 
     /// The same again.
-    fn again(&mut self, psn: u32) {
+    fn retransmit(&mut self, psn: u32) {
         on_request(self, Request { psn, class: CLASS_WRITE_SEND, message: 0, duplicate_psn: true }, 32);
     }
 
@@ -157,7 +157,7 @@ impl Side {
     }
 }
 
-/// What the flow of requests does, what the one that answers it does beside it, and what this does after both.
+/// Steps of the flow of requests, of the one that answers it at the same time, and of this one after both.
 type Sides = (fn(&mut Side), fn(&mut Side), fn(&mut Side));
 
 /// Number of executions in which what the two count is not `right`, on a ring that holds the WRITEs of these PSNs.
@@ -165,7 +165,7 @@ fn wrong(
     without: Without,
     held: std::ops::Range<u32>,
     (requests, answers, rest): Sides,
-    right: fn(Counted, Counted) -> bool,
+    right: fn(CountedTimes, CountedTimes) -> bool,
 ) -> usize {
     let found = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let count = std::sync::Arc::clone(&found);
@@ -185,7 +185,7 @@ fn wrong(
             cells: start.ring.iter().map(|cell| AtomicU64::new(*cell)).collect(),
             messages: start.messages.iter().map(|message| AtomicU32::new(*message)).collect(),
         });
-        let side = || Side { ring: Arc::clone(&ring), without, counted: Counted::default(), reading: 0 };
+        let side = || Side { ring: Arc::clone(&ring), without, counted: CountedTimes::default(), reading: 0 };
         let (mut one, mut other) = (side(), side());
         let one = thread::spawn(move || {
             requests(&mut one);
@@ -211,13 +211,13 @@ fn published(without: Without) -> usize {
     let sides: Sides = (requests, |side| side.ack(2), |side| side.ack(2));
     wrong(without, 0..0, sides, |one, other| {
         let completions = [(WRITE.1, 1), (SEND.1, 1)].map(|(at, n)| other.completions[at] == n);
-        one == Counted::default() && other.samples == 2 && completions == [true; 2]
+        one == CountedTimes::default() && other.samples == 2 && completions == [true; 2]
     })
 }
 
 /// A request that passes again while its ACK arrives is either timed or ambiguous.
-fn again(without: Without) -> usize {
-    let sides: Sides = (|side| side.again(1), |side| side.ack(1), |side| side.ack(1));
+fn wrong_retransmissions(without: Without) -> usize {
+    let sides: Sides = (|side| side.retransmit(1), |side| side.ack(1), |side| side.ack(1));
     wrong(without, 1..2, sides, |one, other| {
         let completions: u64 = other.completions.iter().sum();
         one.ambiguous + other.samples == 1 && completions == 1
@@ -227,13 +227,13 @@ fn again(without: Without) -> usize {
 #[test]
 fn every_request_beside_its_ack_is_timed_once() {
     assert_eq!(published(Without::Nothing), 0);
-    assert_eq!(again(Without::Nothing), 0);
+    assert_eq!(wrong_retransmissions(Without::Nothing), 0);
 }
 
 #[test]
 fn every_part_of_the_order_is_needed() {
     assert_ne!(published(Without::Order), 0, "the cell before the head");
-    assert_ne!(again(Without::Exchange), 0, "the exchange");
+    assert_ne!(wrong_retransmissions(Without::Exchange), 0, "the exchange");
 }
 
 #[test]

@@ -30,9 +30,9 @@ static TEST_OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"),
 /// Default size of the flow table.
 pub const DEFAULT_MAX_FLOWS: u32 = 65_536;
 
-#[cfg(feature = "test-clock")]
-mod again;
 pub mod names;
+#[cfg(feature = "test-clock")]
+mod restart;
 #[cfg(test)]
 mod stack_tests;
 

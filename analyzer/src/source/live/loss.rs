@@ -326,7 +326,7 @@ impl Losses {
             let FlowSample { slot, stats, .. } = flow;
             let answered = stats.acks + stats.rare.rnr_naks + stats.rare.naks.iter().sum::<u64>() > 0
                 || stats.rare.psn_responses.seen != 0;
-            let asked = programs.times.asked(*slot) || programs.slots.untimed(*slot) != 0;
+            let asked = programs.times.expected_response(*slot) || programs.slots.untimed(*slot) != 0;
             // Requests whose latency is measured account for these responses.
             let to = pairs.reverse(*slot).filter(|requests| programs.times.answers_of(*requests).is_some());
             let answer_psn = match to {

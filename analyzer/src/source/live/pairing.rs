@@ -268,7 +268,7 @@ impl Pairs {
     fn observe(&mut self, flow: &FlowSample, extra: Option<&Extra>) {
         let FlowSample { slot, key, stats } = flow;
         if self.at(*slot).is_none_or(|known| known.key != *key) {
-            self.add(*slot, key, port_of(stats, extra), asks(stats));
+            self.add(*slot, key, port_of(stats, extra), expects_response(stats));
         }
         let Some(known) = self.at_mut(*slot) else { return };
         known.recent = stats.packets.saturating_sub(known.packets);
@@ -279,7 +279,7 @@ impl Pairs {
         if known.recent == 0 || (known.ported && known.asks && !restart) {
             return;
         }
-        known.asks = asks(stats);
+        known.asks = expects_response(stats);
         let mut port = port_of(stats, extra);
         if restart && stats.other_port_packets > 0 {
             // Only the event would have identified the new connection's port.
@@ -347,7 +347,7 @@ impl Pairs {
 }
 
 /// True if a flow's counters show requests that expect a response.
-fn asks(stats: &Stats) -> bool {
+fn expects_response(stats: &Stats) -> bool {
     stats.transport != TRANSPORT_NONE
         && stats.opcodes.iter().any(|(low, _)| Op::of(stats.transport << 5 | low).has(Op::RELIABLE))
 }
@@ -385,10 +385,10 @@ mod tests {
 
     #[test]
     fn only_reliable_requests_ask() {
-        assert!(asks(&stats(0x0A, 1)), "RC WRITE ONLY");
-        assert!(!asks(&stats(0x11, 1)), "RC ACKNOWLEDGE");
-        assert!(!asks(&stats(0x24, 1)), "UC SEND ONLY");
-        assert!(!asks(&Stats { transport: TRANSPORT_NONE, ..Stats::default() }));
+        assert!(expects_response(&stats(0x0A, 1)), "RC WRITE ONLY");
+        assert!(!expects_response(&stats(0x11, 1)), "RC ACKNOWLEDGE");
+        assert!(!expects_response(&stats(0x24, 1)), "UC SEND ONLY");
+        assert!(!expects_response(&Stats { transport: TRANSPORT_NONE, ..Stats::default() }));
     }
 
     #[test]

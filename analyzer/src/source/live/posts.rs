@@ -26,7 +26,7 @@ use crate::sandbox;
 use crate::sandbox::plan::Files;
 use crate::source::devices::lives::Change;
 use crate::source::devices::posts::{Counter, Plan, Step};
-use crate::source::devices::present::Present;
+use crate::source::devices::present::PresentQps;
 use crate::util::lock::Locked;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-posts"));
@@ -150,7 +150,7 @@ impl Probe {
     }
 }
 
-/// Samples until dropped.
+/// Thread that samples `post_send`, until this is dropped.
 #[derive(Debug)]
 pub(super) struct PostSampler {
     shared: Arc<Shared>,
@@ -160,7 +160,7 @@ pub(super) struct PostSampler {
 
 #[derive(Debug)]
 struct Shared {
-    present: Mutex<Present>,
+    present: Mutex<PresentQps>,
     posts: Mutex<Arc<Posts>>,
 }
 
@@ -226,7 +226,7 @@ impl Drop for PostSampler {
 }
 
 impl Shared {
-    fn present(&self) -> MutexGuard<'_, Present> {
+    fn present(&self) -> MutexGuard<'_, PresentQps> {
         self.present.locked()
     }
 }
@@ -245,7 +245,7 @@ pub(super) fn needs() -> sandbox::Plan {
 
 /// A file with a `post_send`.
 #[derive(Debug)]
-struct Sampled {
+struct SampledFile {
     file: File,
     path: String,
     /// Time at which a process last used it.
@@ -255,7 +255,7 @@ struct Sampled {
 
 /// A process that was searched.
 #[derive(Debug)]
-struct Searched {
+struct SearchedProcess {
     tries: u32,
     next: Instant,
     /// Files that it calls, by device, inode and offset.
@@ -271,8 +271,8 @@ struct Work {
     plan: Plan,
     shared: Arc<Shared>,
     counter: Counter,
-    files: BTreeMap<FileKey, Sampled>,
-    processes: BTreeMap<u32, Searched>,
+    files: BTreeMap<FileKey, SampledFile>,
+    processes: BTreeMap<u32, SearchedProcess>,
     /// RDMA devices, by process and file descriptor.
     devices: BTreeMap<(u32, u32), String>,
     /// Number of lists of queue pairs applied.
@@ -320,7 +320,7 @@ impl Work {
         let until = start + self.plan.window_ns;
         probe.open(until, self.plan.most_calls())?;
         self.counter.opened();
-        let mut taken = Taken { at_ns: start, ..Taken::default() };
+        let mut taken = TakenWindow { at_ns: start, ..TakenWindow::default() };
         let (mut search, mut read) = (Instant::now() + SEARCH, Instant::now() + READ);
         let over = loop {
             let left = Duration::from_nanos(until.saturating_sub(monotonic_ns()));
@@ -377,7 +377,7 @@ impl Work {
     }
 
     /// Adds the counts since the last step.
-    fn take(&mut self, probe: &mut Probe, taken: &mut Taken, now: u64) -> Result<()> {
+    fn take(&mut self, probe: &mut Probe, taken: &mut TakenWindow, now: u64) -> Result<()> {
         let window = probe.state()?.window;
         let step = Step {
             open_ns: now.saturating_sub(taken.at_ns),
@@ -385,7 +385,7 @@ impl Work {
             unreadable: window.faults - taken.window.faults,
             without_room: window.full - taken.window.full,
         };
-        *taken = Taken { at_ns: now, window };
+        *taken = TakenWindow { at_ns: now, window };
         let readings = probe.counts();
         for key in readings.iter().map(|(key, _)| key) {
             self.find_device(key);
@@ -454,9 +454,9 @@ impl Work {
         self.sources();
     }
 
-    /// Searches a process.
-    fn process(&mut self, pid: u32, tries: u32) -> Searched {
-        let mut searched = Searched {
+    /// Searches a process for calls of `post_send`.
+    fn process(&mut self, pid: u32, tries: u32) -> SearchedProcess {
+        let mut searched = SearchedProcess {
             tries,
             next: Instant::now() + RETRY_INTERVAL,
             files: Vec::new(),
@@ -476,7 +476,7 @@ impl Work {
         searched
     }
 
-    fn add(&mut self, pid: u32, of: &PostSend, searched: &mut Searched) -> Result<(), String> {
+    fn add(&mut self, pid: u32, of: &PostSend, searched: &mut SearchedProcess) -> Result<(), String> {
         if let Some(device) = self.device(&of.uverbs) {
             self.devices.insert((pid, of.device_fd), device.clone());
             searched.devices.insert(device);
@@ -487,7 +487,7 @@ impl Work {
                 return Err(format!("{} files are sampled already", self.files.len()));
             }
             let file = of.open()?;
-            let new = Sampled { file, path: of.path.clone(), seen: Instant::now(), is_attached: false };
+            let new = SampledFile { file, path: of.path.clone(), seen: Instant::now(), is_attached: false };
             self.files.insert(key.clone(), new);
         }
         if !searched.files.contains(&key) {
@@ -516,7 +516,7 @@ impl Work {
 
 /// The state of the window at the last step.
 #[derive(Clone, Copy, Debug, Default)]
-struct Taken {
+struct TakenWindow {
     at_ns: u64,
     window: PostWindow,
 }

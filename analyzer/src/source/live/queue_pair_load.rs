@@ -19,7 +19,7 @@ use crate::host::netlink::Request;
 use crate::host::rdma::nldev::Query;
 use crate::host::rdma::qp_context::tests::mlx5_dump;
 use crate::host::rdma::qp_layout::tests::{layout, record};
-use crate::host::read::Unread;
+use crate::host::read::UnreadReasons;
 use crate::host::read::queries::Queries;
 use crate::host::read::recorded::{Recorded, RecordedKernel};
 use crate::source::devices::context::ask::Clock;
@@ -152,7 +152,7 @@ impl ReaderRun {
         let kernel = ManyQueuePairs::new(host.kernel());
         let mut watch = Watch::new(&host.root(), &kernel, &["enp59s0np0".to_owned()], &[]);
         watch.query_contexts(50);
-        let addresses = listed::addresses(&host.root(), &mut Unread::new());
+        let addresses = listed::addresses(&host.root(), &mut UnreadReasons::new());
         Self { kernel, host, watch, addresses, owners: Arc::default(), calls: 0 }
     }
 
@@ -181,8 +181,13 @@ impl ReaderRun {
     /// Lists all queue pairs as a live run does; the queries for that show their settings.
     fn list(&mut self) {
         self.calls(kind::QUERIED, 0);
-        let found =
-            listed::read(&self.host.root(), &self.kernel, &self.addresses, &mut Unread::new(), &mut || {});
+        let found = listed::read(
+            &self.host.root(),
+            &self.kernel,
+            &self.addresses,
+            &mut UnreadReasons::new(),
+            &mut || {},
+        );
         assert_eq!(found.list.len(), QPS as usize);
         self.watch.take_qps(&found, self.kernel.now_ns.get());
         self.publish(Some(found.owners));

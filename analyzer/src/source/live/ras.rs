@@ -38,7 +38,7 @@ const SOON: Duration = Duration::from_secs(1);
 /// Interval of checks for the end of the run and for monitor events.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Queries until dropped.
+/// Thread that queries the RAS service of NCCL, until this is dropped.
 #[derive(Debug)]
 pub(super) struct RasReader {
     known: Arc<Mutex<Arc<Nccl>>>,
@@ -225,13 +225,13 @@ impl Work {
 }
 
 /// Local PIDs of processes, by the PIDs that NCCL names.
-type Found = BTreeMap<u32, Option<u32>>;
+type LocalPids = BTreeMap<u32, Option<u32>>;
 
 /// Finds processes in a thread of its own: the rights for that, which Landlock would take away, are none for a thread
 /// that reads from the network.
 struct Processes {
     ask: Sender<BTreeSet<u32>>,
-    found: Receiver<Found>,
+    found: Receiver<LocalPids>,
 }
 
 impl Processes {
@@ -242,7 +242,7 @@ impl Processes {
             sandbox::confine(&Self::needs());
             // Processes of others are identified only by PID, for which sysfs is not needed.
             let root = HostRoot::at("/");
-            let mut known = Found::new();
+            let mut known = LocalPids::new();
             for named in asked {
                 // PIDs are reused, and a process that was not found may exist next time.
                 let lives =
@@ -267,7 +267,7 @@ impl Processes {
     }
 
     /// Those of the named ones that were found.
-    fn find(&self, named: BTreeSet<u32>) -> Found {
+    fn find(&self, named: BTreeSet<u32>) -> LocalPids {
         // Without the thread none is.
         self.ask.send(named).ok().and_then(|()| self.found.recv().ok()).unwrap_or_default()
     }

@@ -7,7 +7,7 @@ use super::Config;
 use super::control::Notices;
 use super::counters_only::CountersOnly;
 use super::source::{Loaded, Source};
-use crate::host::kernel::{Capability, KernelFacts, KernelVersion, Needs, preflight};
+use crate::host::kernel::{Capability, KernelFacts, KernelVersion, PrivilegeNeeds, preflight};
 use crate::host::net::hook::TCX_SINCE;
 use crate::host::net::interface;
 use crate::host::net::select::{self, Chosen, Target};
@@ -111,7 +111,7 @@ pub(super) struct Visible {
     /// An error if privileges or kernel do not allow programs.
     fit: Result<(), HostError>,
     targets: Vec<Target>,
-    /// Why devices have no interface here.
+    /// Reasons why devices have no interface here.
     elsewhere: Vec<String>,
     watch: Watch,
 }
@@ -122,7 +122,7 @@ pub(super) struct Visible {
 /// As [`prepare`].
 pub(super) fn visible(config: &Config) -> Result<Visible> {
     let facts = KernelFacts::read(std::path::Path::new("/"));
-    let fit = preflight(&facts, Needs { netns: config.netns.is_some() });
+    let fit = preflight(&facts, PrivilegeNeeds { netns: config.netns.is_some() });
     if let Some(netns) = &config.netns {
         netns.enter().map_err(|error| unless(&fit, error.into()))?;
     }

@@ -35,7 +35,7 @@ pub(crate) struct Slots {
 /// A flow's unreported bin.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenBin {
-    /// The current bin.
+    /// Bin of time that the kernel fills.
     pub(crate) bin: FlowBin,
     /// Latest request and response.
     pub(crate) exchange: LastExchange,

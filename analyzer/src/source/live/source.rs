@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::attach::{Attached, attach};
 use super::bins::{self, Bins};
 use super::control::{CHECK_INTERVAL, Notices, stop_requested};
-use super::counters::{Departed, Reader};
+use super::counters::{Reader, RemovedPorts};
 use super::ecn::Ecn;
 use super::load::{LoadOptions, Programs, with_limit};
 use super::loss::Losses;
@@ -36,7 +36,7 @@ use crate::host::net::select::Target;
 use crate::host::net::watch::LinkWatch;
 use crate::host::netlink::{Attrs, LinkHeader};
 use crate::host::read::queries::Kernel;
-use crate::metrics::latency::tails::Tails;
+use crate::metrics::latency::tails::LatencyTails;
 use crate::sample::tunnels::Tunnels;
 use crate::sample::{Direction, EventSample, GrownTimes, MissedTimes};
 use crate::source::devices::watch::Watch;
@@ -64,15 +64,15 @@ pub(super) struct Source {
     losses: Losses,
     missed: MissedTimes,
     grown: GrownTimes,
-    tails: Tails,
-    /// `None` without bins.
+    tails: LatencyTails,
+    /// Reader of the bins of time; `None` if the run has none.
     bins: Option<Bins>,
     clock: WallClock,
     start_ns: u64,
     config: Config,
     watch: Option<LinkWatch>,
     devices: Option<Reader>,
-    departed: Departed,
+    departed: RemovedPorts,
     tunnels: Tunnels,
     nccl: Option<RasReader>,
 }
@@ -171,14 +171,14 @@ impl Source {
             losses: Losses::default(),
             missed: MissedTimes::default(),
             grown: GrownTimes::default(),
-            tails: Tails::default(),
+            tails: LatencyTails::default(),
             ecn: Ecn::new(clock.unix_ns(start_ns), nanos(config.interval)),
             clock,
             start_ns,
             config,
             watch: LinkWatch::open().ok(),
             devices: None,
-            departed: Departed::default(),
+            departed: RemovedPorts::default(),
             tunnels: Tunnels::default(),
             nccl,
         };

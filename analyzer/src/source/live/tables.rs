@@ -14,7 +14,7 @@ use rustix::mm::{Advice, madvise};
 use super::bpf;
 use super::load::{Data, Programs};
 use super::slots::{OpenBin, Place};
-use crate::sample::{Extra, FlowSample, Flows, LinkSample, Retired, Spare, Stats, from_kernel};
+use crate::sample::{Extra, FlowSample, Flows, LinkSample, Retired, SpareList, Stats, from_kernel};
 use crate::source::flows::retire::RetiredTuples;
 use crate::util::map::Map;
 
@@ -34,7 +34,7 @@ pub struct Tables {
     /// Retired flows that the filter excludes, by kernel link index.
     filtered: Map<u16, Counter>,
     tuples: RetiredTuples,
-    spare: Spare,
+    spare: SpareList,
 }
 
 /// The kernel's figures at one time, with times in the kernel's clock.

@@ -327,33 +327,38 @@ mod tests {
         }
     }
 
-    fn said(bytes: impl Into<Vec<u8>>) -> Result<Answer, DialogueError> {
+    fn answer_of(bytes: impl Into<Vec<u8>>) -> Result<Answer, DialogueError> {
         status(Script(io::Cursor::new(bytes.into())))
     }
 
     #[test]
     fn what_is_not_nccl_is_named_and_never_shown_as_it_is() {
-        let ssh = said("SSH-2.0-OpenSSH_9.6\u{1b}[2J\r\n").unwrap_err().to_string();
+        let ssh = answer_of("SSH-2.0-OpenSSH_9.6\u{1b}[2J\r\n").unwrap_err().to_string();
         assert!(ssh.contains("SSH-2.0") && !ssh.contains('\u{1b}'), "{ssh}");
-        assert!(said("").unwrap_err().to_string().contains("ended before an answer"));
+        assert!(answer_of("").unwrap_err().to_string().contains("ended before an answer"));
         let json = "server protocol 3\nOK\n";
         assert!(
-            said(format!("{json}{{\"communicators\":")).unwrap_err().to_string().contains("ends too early")
+            answer_of(format!("{json}{{\"communicators\":"))
+                .unwrap_err()
+                .to_string()
+                .contains("ends too early")
         );
-        assert!(said(format!("{json}<html>")).unwrap_err().to_string().contains("not valid"));
-        assert!(said("SERVER PROTOCOL 2\nERROR: no\nnothing").unwrap_err().to_string().contains("not valid"));
+        assert!(answer_of(format!("{json}<html>")).unwrap_err().to_string().contains("not valid"));
+        assert!(
+            answer_of("SERVER PROTOCOL 2\nERROR: no\nnothing").unwrap_err().to_string().contains("not valid")
+        );
         // Another protocol version is no reason to stop.
-        assert!(said(format!("{json}{}", server::JSON_MISSING)).is_ok());
+        assert!(answer_of(format!("{json}{}", server::JSON_MISSING)).is_ok());
     }
 
     #[test]
     fn answers_without_an_end_are_cut() {
         let mut endless = b"SERVER PROTOCOL 2\nOK\n{\"x\":\"".to_vec();
         endless.resize(endless.len() + usize::try_from(MAX_ANSWER).unwrap(), b'x');
-        assert!(matches!(said(endless), Err(DialogueError::TooLong)));
+        assert!(matches!(answer_of(endless), Err(DialogueError::TooLong)));
         let mut line = b"SERVER PROTOCOL ".to_vec();
         line.resize(1 << 20, b'9');
-        assert!(said(line).is_err());
+        assert!(answer_of(line).is_err());
         let mut events = b"SERVER PROTOCOL 2\nOK\nOK\n".to_vec();
         events.resize(1 << 20, b'x');
         let mut events = monitor(Script(io::Cursor::new(events))).unwrap();

@@ -248,7 +248,7 @@ pub(crate) fn speak(mut stream: TcpStream, dialogue: &str) {
 pub(crate) enum Version {
     /// 2.24 to 2.28.3: text.
     Text,
-    /// 2.28.7: JSON.
+    /// JSON, from NCCL 2.28.7 on.
     Json,
     /// 2.29 and newer: JSON and events.
     Monitor,

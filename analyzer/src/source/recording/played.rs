@@ -1,4 +1,4 @@
-//! How far the playback of a recording is, for a line of progress of a command that waits for its end.
+//! Progress of the playback of a recording, for a line of progress of a command that waits for its end.
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -6,11 +6,11 @@ use std::time::Instant;
 use crate::util::lock::Locked;
 
 /// The latest playback of this process.
-static LATEST: Mutex<Option<Played>> = Mutex::new(None);
+static LATEST: Mutex<Option<Playback>> = Mutex::new(None);
 
-/// A playback.
+/// Begin and progress of a playback.
 #[derive(Clone, Copy, Debug)]
-pub struct Played {
+pub struct Playback {
     /// Time at which it began.
     pub began: Instant,
     /// Share of the recorded time that was played, up to the begin of the last file, whose length is not known before
@@ -21,7 +21,7 @@ pub struct Played {
 
 /// The latest playback; `None` before the first.
 #[must_use]
-pub fn latest() -> Option<Played> {
+pub fn latest() -> Option<Playback> {
     *LATEST.locked()
 }
 
@@ -29,7 +29,7 @@ pub fn latest() -> Option<Played> {
 pub(super) fn begin(from_ns: u64, to_ns: u64) {
     let range = (from_ns, to_ns);
     let share = (from_ns < to_ns).then_some(0.0);
-    *LATEST.locked() = Some(Played { began: Instant::now(), share, range });
+    *LATEST.locked() = Some(Playback { began: Instant::now(), share, range });
 }
 
 /// Rows up to this time were played.

@@ -162,7 +162,7 @@ impl QueuePairs {
         }
     }
 
-    /// What the control path showed.
+    /// Queue pairs as the control path showed them.
     pub(super) fn lives(&self) -> Lives {
         // Of an older version, only what the control path alone knows shows that it was seen there.
         let on_path = |row: &&registry::QpLife| match row.sources {
@@ -179,7 +179,7 @@ impl QueuePairs {
         }
     }
 
-    /// What the NIC's own contexts showed.
+    /// Queue pairs as the NIC's own contexts showed them.
     pub(super) fn contexts(&self) -> Contexts {
         let read = self.states.values().filter(|row| has(row, QpSource::Context));
         let qps = read.filter_map(|row| {

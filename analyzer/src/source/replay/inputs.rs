@@ -97,7 +97,7 @@ struct Group {
 
 /// Groups of files, in the order of their first member.
 fn groups(files: &[PathBuf]) -> Vec<Group> {
-    /// Folder and stem.
+    /// Folder and stem of a file, which the files of a rotated capture share.
     type Key = (Option<PathBuf>, String);
     /// Rotation suffix and path.
     type Member = (String, PathBuf);

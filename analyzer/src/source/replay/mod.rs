@@ -128,7 +128,7 @@ pub fn start(options: Options) -> Result<Feed> {
 }
 
 /// A replay that has not started.
-struct Opened {
+struct OpenedReplay {
     taps: Vec<TapReader>,
     counts: count::Counts,
     names: Vec<String>,
@@ -136,7 +136,7 @@ struct Opened {
 }
 
 /// Opens all inputs at their beginning.
-fn open(options: &Options) -> Result<Opened> {
+fn open(options: &Options) -> Result<OpenedReplay> {
     let inputs = inputs::arrange(&options.files, &options.taps).map_err(anyhow::Error::msg)?;
     let mut names: Vec<String> = Vec::new();
     for tap in &inputs.taps {
@@ -159,7 +159,7 @@ fn open(options: &Options) -> Result<Opened> {
         filter: options.filter.clone(),
         filtered_infiniband: 0,
     };
-    Ok(Opened { taps, counts, names, notices: inputs.notices })
+    Ok(OpenedReplay { taps, counts, names, notices: inputs.notices })
 }
 
 #[cfg(test)]

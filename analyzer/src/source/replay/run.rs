@@ -15,7 +15,7 @@ use rocescope_common::wire::Frame;
 
 use super::count::Counts;
 use super::pace::Pace;
-use super::tap::{Halt, Messages, TapReader};
+use super::tap::{HaltReason, Messages, TapReader};
 use super::{Emit, Options};
 use crate::metrics::Metrics;
 use crate::sample::{Flows, LinkSample, Sample, SourceKind};
@@ -48,7 +48,7 @@ type Step = Result<(), Stopped>;
 enum Progress {
     /// To a frame that must wait for frames of other taps, or for an action that is due before it.
     FrameWaits,
-    /// To its end.
+    /// It was replayed to its end.
     Ended,
     /// To the end of a part of its file: the next part has to be supplied.
     PartWanted,
@@ -289,14 +289,14 @@ impl Replay {
             }
             self.clock.unsent |= left < FRAMES_PER_CHECK;
             match halt {
-                Halt::FrameWaits => return Ok(self.poll_commands().map(|()| Progress::FrameWaits)),
-                Halt::PartWanted => return Ok(Ok(Progress::PartWanted)),
-                Halt::NoData => {
+                HaltReason::FrameWaits => return Ok(self.poll_commands().map(|()| Progress::FrameWaits)),
+                HaltReason::PartWanted => return Ok(Ok(Progress::PartWanted)),
+                HaltReason::NoData => {
                     if let Err(stopped) = self.while_idle() {
                         return Ok(Err(stopped));
                     }
                 }
-                Halt::FileEnded => {
+                HaltReason::FileEnded => {
                     tap_ended(tap, &mut self.counts, &mut self.messages)?;
                     let more = tap.finish_file(&mut self.messages);
                     if let Err(stopped) = self.send_notices() {

@@ -15,7 +15,7 @@ use crate::source::flows::table::FlowTable;
 
 /// A frame that was read and waits to be counted. Its buffer is reused.
 #[derive(Debug, Default)]
-pub struct Pending {
+pub struct PendingFrame {
     /// Time of the frame, Unix nanoseconds.
     pub ts_ns: u64,
     /// Index of the interface in the file.
@@ -26,7 +26,7 @@ pub struct Pending {
     pub data: Vec<u8>,
 }
 
-impl Pending {
+impl PendingFrame {
     fn keep(&mut self, record: &Record<'_>) {
         self.ts_ns = record.ts_ns;
         self.interface = record.interface;
@@ -38,7 +38,7 @@ impl Pending {
 
 /// Reason why [`TapReader::frames`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Halt {
+pub enum HaltReason {
     /// The next frame is in [`TapReader::pending`]: frames of other taps come first, or an action is due before it.
     FrameWaits,
     /// A stream has no data at the moment.
@@ -63,8 +63,8 @@ pub struct Messages {
 pub struct TapReader {
     /// Links of the tap.
     pub links: TapLinks,
-    /// The waiting frame, after [`Halt::FrameWaits`].
-    pub pending: Pending,
+    /// The waiting frame, after [`HaltReason::FrameWaits`].
+    pub pending: PendingFrame,
     files: VecDeque<PathBuf>,
     /// A stream whose format is not known yet.
     opening: Option<Opening>,
@@ -85,7 +85,7 @@ impl TapReader {
     pub fn open(tap: TapFiles) -> Result<Self> {
         let mut opened = Self {
             links: TapLinks::new(tap.name),
-            pending: Pending::default(),
+            pending: PendingFrame::default(),
             files: VecDeque::new(),
             opening: None,
             is_stream: false,
@@ -136,7 +136,7 @@ impl TapReader {
         }
     }
 
-    /// The location of the part that is wanted after [`Halt::PartWanted`].
+    /// The location of the part that is wanted after [`HaltReason::PartWanted`].
     #[must_use]
     pub fn wanted_part(&self) -> Option<Location> {
         self.reader.as_ref().and_then(Reader::wanted_part)
@@ -170,7 +170,7 @@ impl TapReader {
         }
     }
 
-    /// Adds new interfaces. To be called after [`Halt::FrameWaits`] and at the end.
+    /// Adds new interfaces. To be called after [`HaltReason::FrameWaits`] and at the end.
     ///
     /// # Errors
     /// If no interface of a file has a supported link type.
@@ -201,9 +201,9 @@ impl TapReader {
         messages: &mut Messages,
         mut go_on: impl FnMut(u64) -> bool,
         mut take: impl FnMut(&mut TapLinks, &Record<'_>),
-    ) -> Result<Halt> {
+    ) -> Result<HaltReason> {
         if std::mem::take(&mut self.primed) {
-            return Ok(Halt::FrameWaits);
+            return Ok(HaltReason::FrameWaits);
         }
         loop {
             let Some(reader) = &mut self.reader else {
@@ -218,21 +218,25 @@ impl TapReader {
                         take(&mut self.links, &record);
                     } else {
                         self.pending.keep(&record);
-                        return Ok(Halt::FrameWaits);
+                        return Ok(HaltReason::FrameWaits);
                     }
                 }
                 Err(error) if error.would_block() => {
-                    return Ok(if reader.wanted_part().is_some() { Halt::PartWanted } else { Halt::NoData });
+                    return Ok(if reader.wanted_part().is_some() {
+                        HaltReason::PartWanted
+                    } else {
+                        HaltReason::NoData
+                    });
                 }
                 Err(error) => {
                     messages.failure.get_or_insert(error);
                 }
-                Ok(None) => return Ok(Halt::FileEnded),
+                Ok(None) => return Ok(HaltReason::FileEnded),
             }
         }
     }
 
-    /// Closes the current file, after [`Halt::FileEnded`]; false when it was the last one.
+    /// Closes the current file, after [`HaltReason::FileEnded`]; false when it was the last one.
     pub fn finish_file(&mut self, messages: &mut Messages) -> bool {
         if let Some(reader) = &self.reader {
             if let Some(truncation) = reader.truncated() {
@@ -253,7 +257,7 @@ impl TapReader {
 
     /// Opens the next input; `None` when it is open.
     #[cold]
-    fn next_file(&mut self, messages: &mut Messages) -> Result<Option<Halt>> {
+    fn next_file(&mut self, messages: &mut Messages) -> Result<Option<HaltReason>> {
         if let Some(opening) = &mut self.opening {
             match opening.poll() {
                 Ok(reader) => {
@@ -261,11 +265,11 @@ impl TapReader {
                     (self.reader, self.opening) = (Some(reader), None);
                     return Ok(None);
                 }
-                Err(error) if error.would_block() => return Ok(Some(Halt::NoData)),
+                Err(error) if error.would_block() => return Ok(Some(HaltReason::NoData)),
                 Err(error) => return Err(error.into()),
             }
         }
-        let Some(file) = self.files.pop_front() else { return Ok(Some(Halt::FileEnded)) };
+        let Some(file) = self.files.pop_front() else { return Ok(Some(HaltReason::FileEnded)) };
         self.links.next_file();
         match Reader::open(&file) {
             Ok(mut reader) => {

@@ -4,22 +4,22 @@ use rocescope_common::account::FlowKey;
 
 use super::{Action, App};
 use crate::packet::pcapng;
-use crate::tui::export::{Content, File, Form, Sheet};
+use crate::tui::export::{Content, ExportTable, File, Form};
 use crate::tui::log;
 use crate::util::units;
 
 impl App {
     /// The data of the screen at the time shown.
     #[must_use]
-    pub fn sheet(&self) -> Sheet {
-        self.screens.page(self.view.screen).sheet(&self.view)
+    pub fn export_table(&self) -> ExportTable {
+        self.screens.page(self.view.screen).export_table(&self.view)
     }
 
     pub(in crate::tui) fn export(&mut self, form: Form) -> Action {
         let content = self.screens.page(self.view.screen).content(&self.view, form);
         let rows = match &content {
             Content::Bytes(_) => 0,
-            Content::Sheet(sheet, _) => sheet.rows.len(),
+            Content::Table(table, _) => table.rows.len(),
             Content::Rows(_, order, _) => order.len(),
         };
         if rows == 0 {

@@ -139,7 +139,7 @@ fn times(at: &Layout, app: &App, dated: bool) -> Spans {
     right
 }
 
-/// Which episode of a demonstration runs, and for how long.
+/// The running episode of a demonstration, and its time.
 fn schedule(buffer: &mut Buffer, at: &Layout, app: &App) {
     let time_ns = app.view.data.as_ref().map(|data| data.model.time_ns);
     let running = app.view.options.schedule.as_ref().zip(time_ns).and_then(|(all, at)| all.at(at));
@@ -313,8 +313,8 @@ pub(super) fn headline(app: &App, data: &Data, width: usize) -> Spans {
 /// Columns of a sentence that are worth their room.
 const TITLE: usize = 24;
 
-/// What the headline is made from.
-enum Said<'a> {
+/// Source of the headline.
+enum HeadlineSource<'a> {
     /// There are no packets: badge and sentence.
     Nothing(&'static str, &'static str),
     /// Nothing is known, for this reason.
@@ -322,30 +322,30 @@ enum Said<'a> {
     Known(Concluded<'a>, Verdict<'a>),
 }
 
-fn said<'a>(app: &'a App, data: &Data) -> Said<'a> {
+fn headline_source<'a>(app: &'a App, data: &Data) -> HeadlineSource<'a> {
     // Findings need no packets: counters, queue pairs and jobs of offloaded NICs have theirs.
     let is_problem = |health| matches!(health, Health::Degraded | Health::Critical);
     let concluded = app.view.concluded();
     let health = concluded.map(|concluded| Verdict::of(concluded.findings, false).health);
     if let Some((badge, text)) = nothing(data).filter(|_| !health.is_some_and(is_problem)) {
-        return Said::Nothing(badge, text);
+        return HeadlineSource::Nothing(badge, text);
     }
-    let Some(concluded) = concluded else { return Said::Unknown(" analysing…") };
+    let Some(concluded) = concluded else { return HeadlineSource::Unknown(" analysing…") };
     if let AsOf::Later(_) = concluded.as_of {
-        return Said::Unknown(" no findings are kept of this time");
+        return HeadlineSource::Unknown(" no findings are kept of this time");
     }
     let total = &data.model.dedup.total;
     let verdict = app.view.judged(Verdict::of(concluded.findings, false));
     let verdict = verdict.noting(total.retransmitted, total.packets);
-    Said::Known(concluded, verdict)
+    HeadlineSource::Known(concluded, verdict)
 }
 
 /// The kinds of the active problems, or that there are none, in badges that fit into `room`; nothing while not known.
 fn state(app: &App, data: &Data, (room, wide): (usize, bool)) -> Spans {
-    match said(app, data) {
-        Said::Nothing(badge, _) => part(badge, theme::SELECTED),
-        Said::Unknown(_) => Spans::default(),
-        Said::Known(concluded, verdict) => match (verdict.health, verdict.worst) {
+    match headline_source(app, data) {
+        HeadlineSource::Nothing(badge, _) => part(badge, theme::SELECTED),
+        HeadlineSource::Unknown(_) => Spans::default(),
+        HeadlineSource::Known(concluded, verdict) => match (verdict.health, verdict.worst) {
             (Health::Degraded | Health::Critical, Some(_)) => badges(&concluded, room, wide),
             (Health::Recovered, Some(_)) => fine("HEALTHY NOW"),
             _ => {
@@ -359,10 +359,10 @@ fn state(app: &App, data: &Data, (room, wide): (usize, bool)) -> Spans {
 
 /// The sentence; second what is left of it, where it `continues` in another line.
 fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, String) {
-    let (concluded, verdict) = match said(app, data) {
-        Said::Nothing(_, text) => return (part(text, theme::PLAIN), String::new()),
-        Said::Unknown(why) => return (part(why, theme::DIM), String::new()),
-        Said::Known(concluded, verdict) => (concluded, verdict),
+    let (concluded, verdict) = match headline_source(app, data) {
+        HeadlineSource::Nothing(_, text) => return (part(text, theme::PLAIN), String::new()),
+        HeadlineSource::Unknown(why) => return (part(why, theme::DIM), String::new()),
+        HeadlineSource::Known(concluded, verdict) => (concluded, verdict),
     };
     // A verdict of another time than the values shown says so.
     let stale =

@@ -7,8 +7,8 @@ use crate::tui::cursor::{Cursor, Move};
 use crate::tui::export::Form;
 use crate::tui::focus::Focus;
 use crate::tui::key::{Input, Key};
-use crate::tui::overlay::{Opened, Overlay};
-use crate::tui::prompt::{Prompt, Purpose, Typed};
+use crate::tui::overlay::{OpenedEvent, Overlay};
+use crate::tui::prompt::{Prompt, PromptEffect, Purpose};
 use crate::tui::screen::Screen;
 use crate::tui::screens::flows::choice::Chosen;
 use crate::tui::screens::{Effect, nic, packet};
@@ -205,7 +205,7 @@ impl App {
             Overlay::Help(top) => Overlay::Help(scrolled(top, help::lines(&self.view).len())),
             Overlay::Packet(opened) => {
                 let top = scrolled(opened.top, packet::lines(&self.view, opened).len());
-                Overlay::Packet(Opened { top, ..opened })
+                Overlay::Packet(OpenedEvent { top, ..opened })
             }
             other @ (Overlay::None | Overlay::Columns(_)) => other,
         };
@@ -220,20 +220,22 @@ impl App {
         let Some(prompt) = &mut self.prompt else { return Action::None };
         let typed = prompt.on_key(key);
         let (purpose, text, before) = (prompt.purpose, prompt.text.clone(), prompt.before.clone());
-        if matches!(typed, Typed::Done | Typed::Dropped) {
+        if matches!(typed, PromptEffect::Done | PromptEffect::Dropped) {
             self.prompt = None;
         }
         match (purpose, typed) {
-            (_, Typed::Nothing) | (Purpose::GoTo, Typed::Changed | Typed::Dropped) => Action::Draw,
-            (Purpose::Filter, Typed::Done) if self.view.filter.query.error.is_some() => {
+            (_, PromptEffect::Nothing) | (Purpose::GoTo, PromptEffect::Changed | PromptEffect::Dropped) => {
+                Action::Draw
+            }
+            (Purpose::Filter, PromptEffect::Done) if self.view.filter.query.error.is_some() => {
                 let error =
                     self.view.filter.query.error.take().map_or_else(String::new, |error| error.one_line());
                 self.view.messages.say(format!("filter unchanged: {error}"));
                 self.set_filter(&before)
             }
-            (Purpose::Filter, Typed::Changed | Typed::Done) => self.set_filter(&text),
-            (Purpose::Filter, Typed::Dropped) => self.set_filter(&before),
-            (Purpose::GoTo, Typed::Done) => self.go_to_text(&text),
+            (Purpose::Filter, PromptEffect::Changed | PromptEffect::Done) => self.set_filter(&text),
+            (Purpose::Filter, PromptEffect::Dropped) => self.set_filter(&before),
+            (Purpose::GoTo, PromptEffect::Done) => self.go_to_text(&text),
         }
     }
 

@@ -30,7 +30,7 @@ use super::cursor::Cursor;
 pub use super::data::Data;
 pub use super::export::File;
 use super::log::{EntryAt, Log, Retransmissions};
-pub use super::overlay::{Opened, Overlay};
+pub use super::overlay::{OpenedEvent, Overlay};
 use super::preparation::{Preparation, Prepared, Step};
 use super::prompt::Prompt;
 use super::screen::Screen;
@@ -45,9 +45,9 @@ use crate::util::deferred::{Deferred, discard};
 /// Action of the loop after a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Nothing.
+    /// There is nothing to do.
     None,
-    /// Draw.
+    /// The screen is to be drawn.
     Draw,
     /// Clear the terminal and draw.
     Redraw,
@@ -68,7 +68,7 @@ pub enum Action {
     Copy(String),
     /// Go to the background, as job control does.
     Suspend,
-    /// Leave.
+    /// The program is to end.
     Quit,
 }
 

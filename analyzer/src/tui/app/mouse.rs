@@ -105,7 +105,7 @@ impl App {
             .collect::<Vec<_>>();
         let status = self.view.layout().status.contains(at);
         let keys = &self.view.options.keys;
-        if let Some(input) = said(&row, usize::from(at.x)).filter(|_| !status) {
+        if let Some(input) = action_at(&row, usize::from(at.x)).filter(|_| !status) {
             return Some(input);
         }
         let label = label(&row, usize::from(at.x), status)?;
@@ -147,7 +147,7 @@ fn label(row: &[&str], x: usize, status: bool) -> Option<String> {
 
 /// The action that a line of a list names at the place of a click: ` Down: 12 more `, `+3 more (3 ended): screen 8`,
 /// `Enter opens all`.
-fn said(row: &[&str], x: usize) -> Option<Input> {
+fn action_at(row: &[&str], x: usize) -> Option<Input> {
     let text = row.concat();
     // From the letter of this byte to the end of its words: two spaces or a frame.
     let hit = |from: usize, to: usize| {
@@ -178,21 +178,21 @@ fn said(row: &[&str], x: usize) -> Option<Input> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Input, label, said};
+    use super::{Input, action_at, label};
 
     #[test]
     fn an_action_that_a_line_names_can_be_clicked() {
         let row = |text: &'static str| text.split_inclusive(|_: char| true).collect::<Vec<_>>();
         let down = row("│ text  Down: more        Down: 12 more │");
-        assert_eq!(said(&down, 28), Some(Input::PageDown));
-        assert_eq!(said(&down, 10), None);
+        assert_eq!(action_at(&down, 28), Some(Input::PageDown));
+        assert_eq!(action_at(&down, 10), None);
         let more = row("│   +3 more (2 ended): screen 8      │ next");
-        assert_eq!(said(&more, 5), Some(Input::Screen(7)));
-        assert_eq!(said(&more, 29), Some(Input::Screen(7)));
-        assert_eq!((said(&more, 1), said(&more, 40)), (None, None));
+        assert_eq!(action_at(&more, 5), Some(Input::Screen(7)));
+        assert_eq!(action_at(&more, 29), Some(Input::Screen(7)));
+        assert_eq!((action_at(&more, 1), action_at(&more, 40)), (None, None));
         let all = row(" 45 more lines: Enter opens all  ");
-        assert_eq!(said(&all, 3), Some(Input::Open));
-        assert_eq!(said(&row(" nothing to do "), 3), None);
+        assert_eq!(action_at(&all, 3), Some(Input::Open));
+        assert_eq!(action_at(&row(" nothing to do "), 3), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The columns that fit on the screen, and their widths.
 
-use super::{COLUMNS, Column, Context, Fitted, Id, Needs, ValueKind, column, shown_link};
+use super::{COLUMNS, Column, ColumnNeeds, Context, FittedColumn, Id, ValueKind, column, shown_link};
 use crate::findings::Problem;
 use crate::metrics::timeline::SignalKind;
 use crate::model::over_time::Series;
@@ -148,9 +148,9 @@ impl ColumnContext {
     /// True if a column can have values.
     const fn shows(self, column: &Column) -> bool {
         match column.needs {
-            Needs::Packets => true,
-            Needs::Latency => self.latency,
-            Needs::Owners => self.owners,
+            ColumnNeeds::Packets => true,
+            ColumnNeeds::Latency => self.latency,
+            ColumnNeeds::Owners => self.owners,
         }
     }
 }
@@ -158,7 +158,7 @@ impl ColumnContext {
 /// The columns that fit into `width`, from left to right: the `chosen` ones in their order, or without
 /// a choice those that matter most and are not empty. Addresses get what is left over.
 #[must_use]
-pub fn fit(width: u16, has: ColumnContext, chosen: &[Id]) -> Vec<Fitted> {
+pub fn fit(width: u16, has: ColumnContext, chosen: &[Id]) -> Vec<FittedColumn> {
     // One column of screen between two columns of the table.
     let mut left = width + 1;
     let used = if chosen.is_empty() { automatic(&mut left, has, width) } else { in_order(&mut left, chosen) };
@@ -169,19 +169,19 @@ pub fn fit(width: u16, has: ColumnContext, chosen: &[Id]) -> Vec<Fitted> {
         _ => 0,
     };
     left -= grow * u16::try_from(addresses).unwrap_or(0);
-    let widths = used.into_iter().map(|Fitted { column, width }| {
+    let widths = used.into_iter().map(|FittedColumn { column, width }| {
         let more = match column.id {
             id if address(id) => grow,
             Id::Link => left.min(has.link.min(LONGEST_LINK).saturating_sub(width)),
             _ => 0,
         };
-        Fitted { column, width: width + more }
+        FittedColumn { column, width: width + more }
     });
     widths.collect()
 }
 
 /// Those that matter most. Where a column with values finds no room, names are as narrow as they may be.
-fn automatic(left: &mut u16, has: ColumnContext, width: u16) -> Vec<Fitted> {
+fn automatic(left: &mut u16, has: ColumnContext, width: u16) -> Vec<FittedColumn> {
     let narrow = width < NARROW;
     let whole = *left;
     let wide = ranked(left, has, (narrow, narrow), |_| true);
@@ -194,11 +194,11 @@ fn automatic(left: &mut u16, has: ColumnContext, width: u16) -> Vec<Fitted> {
     ranked(left, has, (narrow, true), |_| true)
 }
 
-fn in_order(left: &mut u16, chosen: &[Id]) -> Vec<Fitted> {
+fn in_order(left: &mut u16, chosen: &[Id]) -> Vec<FittedColumn> {
     let fits = |id: &Id| {
         let column = column(*id);
         *left = left.checked_sub(column.width + 1)?;
-        Some(Fitted { column, width: column.width })
+        Some(FittedColumn { column, width: column.width })
     };
     chosen.iter().map_while(fits).collect()
 }
@@ -233,7 +233,7 @@ fn ranked(
     has: ColumnContext,
     (narrow, least): (bool, bool),
     among: fn(ValueKind) -> bool,
-) -> Vec<Fitted> {
+) -> Vec<FittedColumn> {
     let shows = |column: &&Column| has.shows(column) && among(column.kind);
     let rank = |column: &Column| rank(column, has, narrow);
     let mut ranked: Vec<&'static Column> = COLUMNS.iter().filter(shows).collect();
@@ -250,8 +250,8 @@ fn ranked(
         *left -= wanted;
     }
     let used = COLUMNS.iter().filter(shows).filter(|column| rank(column) < limit);
-    let mut used: Vec<Fitted> =
-        used.map(|column| Fitted { column, width: has.width(column, least) }).collect();
+    let mut used: Vec<FittedColumn> =
+        used.map(|column| FittedColumn { column, width: has.width(column, least) }).collect();
     // Columns with trouble stand right of the load, the costliest first; columns that are zero everywhere stand behind
     // all.
     let load = COLUMNS.iter().position(|column| column.id == Id::Rate).unwrap_or(0);
@@ -268,10 +268,10 @@ fn ranked(
     used
 }
 
-/// The columns for sums of queue pairs that fit into `width`: those that matter most. `last`: nothing with values stands
-/// behind them, so that they can end in columns of zeros.
+/// The columns for sums of queue pairs that fit into `width`: those that matter most. `last`: nothing with values
+/// stands behind them, so that they can end in columns of zeros.
 #[must_use]
-pub fn fit_sums(width: u16, has: ColumnContext, last: bool) -> Vec<Fitted> {
+pub fn fit_sums(width: u16, has: ColumnContext, last: bool) -> Vec<FittedColumn> {
     let has = ColumnContext { quiet: has.quiet, congested: has.congested, ..ColumnContext::default() };
     let mut columns = ranked(&mut (width + 1), has, (false, false), ValueKind::sums_up);
     columns.retain(|fitted| last || !has.is_quiet(fitted.column.id));

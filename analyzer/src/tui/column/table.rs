@@ -4,7 +4,7 @@ use rocescope_common::account::flow::{DSCP_NONE, TRANSPORT_NONE};
 use rocescope_common::wire::opcode;
 
 use super::value::{LinkName, Value, ValueKind};
-use super::{COLUMN, Column, Context, Needs};
+use super::{COLUMN, Column, ColumnNeeds, Context};
 use crate::model::{Counts, Delta, Model, Row, State, detail, signals};
 use crate::sample::{Stats, address};
 
@@ -244,7 +244,7 @@ pub const COLUMNS: &[Column] = &[
         kind: ValueKind::Duration,
         width: 6,
         rank: 13,
-        needs: Needs::Latency,
+        needs: ColumnNeeds::Latency,
         help: "median request-to-ACK or response latency, in the time range; nanoseconds in exports",
         get: |row, cx| Value::of(cx.model.latency(row), |times| Value::Duration(times.p50.ns())),
         ..COLUMN
@@ -256,7 +256,7 @@ pub const COLUMNS: &[Column] = &[
         kind: ValueKind::Duration,
         width: 6,
         rank: 10,
-        needs: Needs::Latency,
+        needs: ColumnNeeds::Latency,
         about: signals::LATENCY,
         help: "99th percentile of that latency",
         get: |row, cx| {
@@ -310,7 +310,7 @@ pub const COLUMNS: &[Column] = &[
         kind: ValueKind::Text,
         width: 12,
         rank: 11,
-        needs: Needs::Owners,
+        needs: ColumnNeeds::Owners,
         help: "process that created the queue pair, where known",
         get: |row, cx| Value::text_of(cx.owner(row).and_then(|owner| owner.comm.as_deref())),
         ..COLUMN
@@ -322,7 +322,7 @@ pub const COLUMNS: &[Column] = &[
         kind: ValueKind::Number,
         width: 7,
         rank: 21,
-        needs: Needs::Owners,
+        needs: ColumnNeeds::Owners,
         help: "process ID",
         get: |row, cx| Value::of(cx.owner(row).and_then(|owner| owner.pid), Value::Number),
         ..COLUMN
@@ -334,7 +334,7 @@ pub const COLUMNS: &[Column] = &[
         kind: ValueKind::Text,
         width: 16,
         rank: 20,
-        needs: Needs::Owners,
+        needs: ColumnNeeds::Owners,
         help: "pod or container of the process",
         get: |row, cx| Value::text_of(cx.owner(row).and_then(|owner| owner.pod.as_deref())),
         ..COLUMN

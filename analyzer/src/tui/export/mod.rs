@@ -34,14 +34,14 @@ pub struct File {
 
 /// A table for export: names, and values by row; null is unknown.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sheet {
+pub struct ExportTable {
     /// Names of the columns.
     pub names: Vec<String>,
     /// Rows of values, in the order of the columns.
     pub rows: Vec<Vec<Value>>,
 }
 
-impl Sheet {
+impl ExportTable {
     pub(super) fn new(names: &[&str]) -> Self {
         Self { names: names.iter().map(|name| (*name).to_owned()).collect(), rows: Vec::new() }
     }
@@ -78,10 +78,10 @@ impl Sheet {
 /// The content of a file at the time the key is pressed; the thread that writes the file makes it into bytes.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// Ready bytes.
+    /// The bytes of the file.
     Bytes(Vec<u8>),
     /// A table.
-    Sheet(Sheet, Form),
+    Table(ExportTable, Form),
     /// Every column of these rows.
     Rows(Arc<Data>, Vec<usize>, Form),
 }
@@ -90,7 +90,7 @@ impl PartialEq for Content {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Bytes(a), Self::Bytes(b)) => a == b,
-            (Self::Sheet(a, in_form), Self::Sheet(b, form)) => (a, in_form) == (b, form),
+            (Self::Table(a, in_form), Self::Table(b, form)) => (a, in_form) == (b, form),
             (Self::Rows(a, rows, in_form), Self::Rows(b, others, form)) => {
                 Arc::ptr_eq(a, b) && (rows, in_form) == (others, form)
             }
@@ -105,14 +105,14 @@ impl Content {
     pub fn into_bytes(self) -> Vec<u8> {
         match self {
             Self::Bytes(bytes) => bytes,
-            Self::Sheet(sheet, form) => sheet.text(form).into_bytes(),
+            Self::Table(table, form) => table.text(form).into_bytes(),
             Self::Rows(data, rows, form) => of_rows(&data, &rows).text(form).into_bytes(),
         }
     }
 }
 
 /// Every column of these rows. Rates are per second, ratios fractions of 1.
-pub(super) fn of_rows(data: &Data, rows: &[usize]) -> Sheet {
+pub(super) fn of_rows(data: &Data, rows: &[usize]) -> ExportTable {
     let cx = data.context();
     let columns: Vec<&Column> = columns(false).collect();
     let rows = rows.iter().filter_map(|index| data.model.rows.get(*index));
@@ -123,7 +123,7 @@ pub(super) fn of_rows(data: &Data, rows: &[usize]) -> Sheet {
         let values = columns.iter().map(|column| column.value(row, cx).json());
         values.chain([json!(active), json!(kinds)]).collect()
     };
-    Sheet {
+    ExportTable {
         names: columns.iter().map(|column| column.field()).chain(details).collect(),
         rows: rows.map(values).collect(),
     }
@@ -136,12 +136,12 @@ pub(super) fn columns(grouped: bool) -> impl Iterator<Item = &'static Column> {
 
 #[cfg(test)]
 mod tests {
-    use super::Sheet;
+    use super::ExportTable;
     use serde_json::{Value, json};
 
     #[test]
     fn cells_with_commas_quotes_and_formulas_are_safe() {
-        let sheet = Sheet {
+        let table = ExportTable {
             names: vec!["a".into(), "b".into()],
             rows: vec![
                 vec![json!("x, \"y\""), json!(1.5)],
@@ -150,10 +150,10 @@ mod tests {
             ],
         };
         assert_eq!(
-            sheet.csv(),
+            table.csv(),
             "a,b\n\"x, \"\"y\"\"\",1.5\n'=1+1,\n\"{\"\"k\"\":\"\"v\"\"}\",\"[\"\"one\"\"]\"\n"
         );
-        let back: Vec<Value> = serde_json::from_str(&sheet.json()).unwrap();
+        let back: Vec<Value> = serde_json::from_str(&table.json()).unwrap();
         assert_eq!(back[1], json!({"a": "=1+1", "b": null}));
     }
 }

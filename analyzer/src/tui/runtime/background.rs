@@ -35,12 +35,12 @@ const QUICK: Duration = Duration::from_millis(500);
 
 /// Result of a piece of work.
 #[derive(Debug)]
-pub(in crate::tui) enum Done {
+pub(in crate::tui) enum WorkResult {
     /// A sample, ready for the state.
     Sample(Box<Prepared>),
     /// Values that a key asked for; `None` when there is no such snapshot.
     Values(Option<Box<Data>>),
-    /// Conclusions.
+    /// Findings and what views show of them.
     Analysis(Box<Analysis>),
     /// The sentence about a file.
     Written(String),
@@ -65,7 +65,7 @@ struct Request {
     earlier: bool,
 }
 
-/// Work that waits.
+/// Work that waits for a thread, at most one item of each kind.
 #[derive(Default)]
 struct Slots {
     sample: Option<Box<Preparation>>,
@@ -148,12 +148,12 @@ impl Shared {
 
 /// The thread's way to the view.
 struct Results {
-    done: Sender<Done>,
+    done: Sender<WorkResult>,
     waker: Waker,
 }
 
 impl Results {
-    fn send(&self, done: Done) {
+    fn send(&self, done: WorkResult) {
         // A view that is gone needs no results.
         let _ = self.done.send(done);
         self.waker.wake();
@@ -163,7 +163,7 @@ impl Results {
 impl Drop for Results {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.send(Done::Failed);
+            self.send(WorkResult::Failed);
         }
     }
 }
@@ -171,7 +171,7 @@ impl Drop for Results {
 /// End of the background work that the view holds.
 pub(in crate::tui) struct Background {
     shared: Arc<Shared>,
-    done: Receiver<Done>,
+    done: Receiver<WorkResult>,
     /// True if a sample or values are under way: one at a time, so that all stays in order.
     busy: bool,
     /// Files that are not written yet.
@@ -249,11 +249,11 @@ impl Background {
     }
 
     /// The next result, where there is one.
-    pub(in crate::tui) fn take(&mut self) -> Option<Done> {
+    pub(in crate::tui) fn take(&mut self) -> Option<WorkResult> {
         let done = match self.done.try_recv() {
             Ok(done) => done,
             Err(TryRecvError::Empty) => return None,
-            Err(TryRecvError::Disconnected) => Done::Failed,
+            Err(TryRecvError::Disconnected) => WorkResult::Failed,
         };
         self.note(&done);
         Some(done)
@@ -263,17 +263,17 @@ impl Background {
     pub(in crate::tui) fn finish_files(&mut self) {
         while self.files > 0 {
             match self.done.recv() {
-                Ok(Done::Failed) | Err(RecvError) => return,
+                Ok(WorkResult::Failed) | Err(RecvError) => return,
                 Ok(done) => self.note(&done),
             }
         }
     }
 
-    fn note(&mut self, done: &Done) {
+    fn note(&mut self, done: &WorkResult) {
         match done {
-            Done::Written(_) => self.files -= 1,
-            Done::Sample(_) | Done::Values(_) => self.busy = false,
-            Done::Analysis(_) | Done::Failed => {}
+            WorkResult::Written(_) => self.files -= 1,
+            WorkResult::Sample(_) | WorkResult::Values(_) => self.busy = false,
+            WorkResult::Analysis(_) | WorkResult::Failed => {}
         }
     }
 }
@@ -300,8 +300,8 @@ fn serve(shared: &Shared, results: &Results) {
     background::stand_back();
     while let Some(work) = shared.next() {
         match work {
-            Work::Sample(preparation) => results.send(Done::Sample(Box::new(preparation.run()))),
-            Work::Values(wanted) => results.send(Done::Values(wanted.make().map(Box::new))),
+            Work::Sample(preparation) => results.send(WorkResult::Sample(Box::new(preparation.run()))),
+            Work::Values(wanted) => results.send(WorkResult::Values(wanted.make().map(Box::new))),
             Work::Free(discarded) => drop(discarded),
         }
     }
@@ -311,7 +311,7 @@ fn serve(shared: &Shared, results: &Results) {
 fn serve_files(shared: &Shared, results: &Results) {
     background::stand_back();
     while let Some(file) = shared.next_file() {
-        results.send(Done::Written(files::write(file)));
+        results.send(WorkResult::Written(files::write(file)));
     }
 }
 
@@ -330,7 +330,7 @@ fn serve_analyses(shared: &Shared, results: &Results, options: &report::Options)
             analyst.analyse(&sample, scope)
         };
         drop(sample);
-        results.send(Done::Analysis(Box::new(analysis)));
+        results.send(WorkResult::Analysis(Box::new(analysis)));
         let used = background::processor_time().saturating_sub(before);
         rested = Instant::now() + rest(used);
     }
@@ -410,7 +410,7 @@ mod tests {
         let deadline = Instant::now() + Duration::from_secs(60);
         while Instant::now() < deadline {
             match background.take() {
-                Some(Done::Analysis(analysis)) => {
+                Some(WorkResult::Analysis(analysis)) => {
                     assert_eq!(analysis.time_ns, START);
                     return;
                 }

@@ -19,7 +19,7 @@ const FEW_FLOWS: usize = 1_024;
 
 /// Updates since the last call.
 #[derive(Debug, Default)]
-pub(in crate::tui) struct News {
+pub(in crate::tui) struct UpdatesSince {
     /// The source restarted; everything else here followed that.
     pub(in crate::tui) restarted: bool,
     /// The newest sample, and before it those that came meanwhile, as far as they are small.
@@ -34,7 +34,7 @@ pub(in crate::tui) struct News {
     pub(in crate::tui) end: Option<Result<(), anyhow::Error>>,
 }
 
-impl News {
+impl UpdatesSince {
     fn add(&mut self, update: Update) {
         match update {
             Update::Sample(sample) => {
@@ -87,12 +87,12 @@ impl News {
 
 /// Updates collected from the source.
 #[derive(Clone, Debug)]
-pub(in crate::tui) struct Inbox(Arc<Mutex<News>>);
+pub(in crate::tui) struct Inbox(Arc<Mutex<UpdatesSince>>);
 
 impl Inbox {
     /// Starts to collect. The thread ends when the source drops its end of the feed.
     pub(in crate::tui) fn collect(updates: Receiver<Update>) -> std::io::Result<Self> {
-        let news = Arc::new(Mutex::new(News::default()));
+        let news = Arc::new(Mutex::new(UpdatesSince::default()));
         let shared = Arc::clone(&news);
         thread::Builder::new().name("inbox".into()).spawn(move || {
             #[cfg(target_os = "linux")]
@@ -116,14 +116,14 @@ impl Inbox {
     }
 
     /// Updates since the last call.
-    pub(in crate::tui) fn take(&self) -> News {
+    pub(in crate::tui) fn take(&self) -> UpdatesSince {
         std::mem::take(&mut *self.0.locked())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{EVENTS, Inbox, News};
+    use super::{EVENTS, Inbox, UpdatesSince};
     use crate::sample::EventSample;
     use crate::source::feed::{Update, channel};
 
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn too_many_events_are_counted() {
-        let mut news = News::default();
+        let mut news = UpdatesSince::default();
         for chunk in 0..10u32 {
             news.add(Update::Events((0..1_000).map(|i| event(chunk * 1_000 + i)).collect()));
         }
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn updates_before_a_restart_are_void() {
-        let mut news = News::default();
+        let mut news = UpdatesSince::default();
         news.add(Update::Notice("kept".into()));
         news.add(Update::Events(vec![event(1)]));
         news.add(Update::Ended(Ok(())));

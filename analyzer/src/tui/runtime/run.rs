@@ -11,10 +11,10 @@ use ratatui::crossterm::event::{
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-use super::background::{Background, Done};
-use super::inbox::{Inbox, News};
+use super::background::{Background, WorkResult};
+use super::inbox::{Inbox, UpdatesSince};
 use super::terminal::{GONE, Guard};
-use super::wait::{Waiter, Woken};
+use super::wait::{Waiter, WakeReason};
 use crate::source::feed::{Command, Feed};
 use crate::tui::analysis::Analysis;
 use crate::tui::app::{Action, App, End};
@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_micros(100);
 /// Keys taken before the screen is drawn again, when many wait: as many as the terminal library reads at once.
 const KEYS_PER_PICTURE: usize = 1024;
 
-/// What is left when the screen is closed and the terminal given back.
+/// Threads and files that are left when the screen is closed and the terminal given back.
 #[derive(Debug)]
 #[must_use]
 pub struct Closed {
@@ -147,9 +147,9 @@ impl Session {
             // Keys are answered at once; updates of the source are drawn a few times a second at most.
             let left = TICK.saturating_sub(looked.elapsed());
             match waiter.wait(left).context(GONE)? {
-                Woken::HungUp => bail!(GONE),
-                Woken::Keys => {}
-                Woken::Other => {
+                WakeReason::HungUp => bail!(GONE),
+                WakeReason::Keys => {}
+                WakeReason::Other => {
                     looked = Instant::now();
                     dirty |= guard.size()? != self.app.view.size;
                 }
@@ -235,8 +235,8 @@ impl Session {
     }
 
     /// Gives updates to the state; samples to the background first.
-    fn receive(&mut self, news: News) {
-        let News { restarted, mut samples, events, too_many, notices, end } = news;
+    fn receive(&mut self, news: UpdatesSince) {
+        let UpdatesSince { restarted, mut samples, events, too_many, notices, end } = news;
         if restarted {
             self.app.on_restart();
             (self.end, self.ending) = (None, false);
@@ -263,19 +263,19 @@ impl Session {
     }
 
     /// Gives finished work to the state; returns whether the picture changes.
-    fn accept(&mut self, done: Done) -> Result<bool> {
+    fn accept(&mut self, done: WorkResult) -> Result<bool> {
         match done {
-            Done::Sample(prepared) if self.ending && self.end.is_some() => self.finish(Some(*prepared)),
-            Done::Sample(prepared) => {
+            WorkResult::Sample(prepared) if self.ending && self.end.is_some() => self.finish(Some(*prepared)),
+            WorkResult::Sample(prepared) => {
                 let changed = self.app.view.moves();
                 self.app.on_prepared(*prepared);
                 self.analyse(self.app.is_news());
                 return Ok(changed);
             }
-            Done::Values(data) => return Ok(self.app.on_values(data.map(|data| *data))),
-            Done::Analysis(analysis) => self.app.on_analysis(*analysis),
-            Done::Written(answer) => self.app.view.messages.say(answer),
-            Done::Failed => bail!("bug: background thread ended unexpectedly"),
+            WorkResult::Values(data) => return Ok(self.app.on_values(data.map(|data| *data))),
+            WorkResult::Analysis(analysis) => self.app.on_analysis(*analysis),
+            WorkResult::Written(answer) => self.app.view.messages.say(answer),
+            WorkResult::Failed => bail!("bug: background thread ended unexpectedly"),
         }
         Ok(true)
     }

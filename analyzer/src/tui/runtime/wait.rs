@@ -37,7 +37,7 @@ impl Waker {
 
 /// Reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tui) enum Woken {
+pub(in crate::tui) enum WakeReason {
     /// The terminal has something to read.
     Keys,
     /// The terminal is gone.
@@ -92,7 +92,7 @@ impl Waiter {
     ///
     /// # Errors
     /// An error if the system cannot wait.
-    pub(in crate::tui) fn wait(&mut self, most: Duration) -> io::Result<Woken> {
+    pub(in crate::tui) fn wait(&mut self, most: Duration) -> io::Result<WakeReason> {
         let stdin = stdin();
         let mut fds = [
             PollFd::from_borrowed_fd(self.terminal(&stdin), PollFlags::IN),
@@ -100,7 +100,7 @@ impl Waiter {
         ];
         match poll(&mut fds, Timespec::try_from(most).ok().as_ref()) {
             Ok(_) => {}
-            Err(Errno::INTR) => return Ok(Woken::Other),
+            Err(Errno::INTR) => return Ok(WakeReason::Other),
             Err(error) => return Err(error.into()),
         }
         let [tty, signals] = fds.map(|fd| fd.revents());
@@ -111,9 +111,9 @@ impl Waiter {
         if tty.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
             // The signal that comes with it is on its way.
             std::thread::sleep(Duration::from_millis(20));
-            return Ok(Woken::HungUp);
+            return Ok(WakeReason::HungUp);
         }
-        Ok(if tty.is_empty() { Woken::Other } else { Woken::Keys })
+        Ok(if tty.is_empty() { WakeReason::Other } else { WakeReason::Keys })
     }
 }
 

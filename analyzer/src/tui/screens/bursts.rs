@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use self::strip::{AXIS, Strip, recent, run};
 use super::overview::chart;
-use super::{Lines, Page, Spans, counted, empty, overview, sheet};
+use super::{Lines, Page, Spans, counted, empty, export_table, overview};
 use crate::metrics::steps::Step;
 use crate::metrics::traffic::bins::Bursts;
 use crate::model::Level;
@@ -19,7 +19,7 @@ use crate::report::Report;
 use crate::report::text::{BURSTS_NOT_RECORDED, steps_in_words};
 use crate::sample::{Sample, SourceKind};
 use crate::tui::cursor::{Cursor, Move};
-use crate::tui::export::Sheet;
+use crate::tui::export::ExportTable;
 use crate::tui::layout::Layout;
 use crate::tui::theme;
 use crate::tui::view::View;
@@ -70,8 +70,8 @@ impl Page for BurstsScreen {
     }
 
     /// The latest bins (`bin`) and the whole run (`run`) of each link, and the steps of the job (`step`).
-    fn sheet(&self, view: &View) -> Sheet {
-        let mut table = Sheet::new(&[
+    fn export_table(&self, view: &View) -> ExportTable {
+        let mut table = ExportTable::new(&[
             "what",
             "link",
             "direction",
@@ -85,7 +85,7 @@ impl Page for BurstsScreen {
         let Some(data) = &view.data else { return table };
         let traffic = data.sample.metrics.traffic.iter().flat_map(|traffic| &traffic.links);
         for (link, traffic) in data.sample.links.iter().zip(traffic) {
-            let name = [json!(link.name), sheet::direction(link.direction)];
+            let name = [json!(link.name), export_table::direction(link.direction)];
             table.rows.extend(traffic.bursts.iter().flat_map(|bursts| loads(&name, bursts)));
         }
         let report = view.analysis.as_ref().map(|analysis| &analysis.report);
@@ -96,7 +96,7 @@ impl Page for BurstsScreen {
                 vec![
                     json!("step"),
                     json!(steps.link),
-                    sheet::direction(steps.direction),
+                    export_table::direction(steps.direction),
                     json!(start_ns),
                     json!(step.map(|step| step.length_ns)),
                     Value::Null,

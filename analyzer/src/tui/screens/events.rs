@@ -6,16 +6,16 @@ use ratatui::text::{Line, Span};
 use rocescope_common::account::{Event, FlowKey};
 use serde_json::json;
 
-use super::{Effect, Hints, Page, Spans, WIDEST, click_list, cut, line, overview, packet, sheet};
+use super::{Effect, Hints, Page, Spans, WIDEST, click_list, cut, export_table, line, overview, packet};
 use crate::model::Level;
 use crate::sample::address;
 use crate::tui::column::{self, compact};
 use crate::tui::cursor::{Cursor, Move};
-use crate::tui::export::Sheet;
+use crate::tui::export::ExportTable;
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::log::{Entry, EntryAt, IDLE, Log, route};
-use crate::tui::overlay::Opened;
+use crate::tui::overlay::OpenedEvent;
 use crate::tui::screen::Screen;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{BOXED, Title, frame_height, inner, panel};
@@ -59,7 +59,7 @@ impl Page for EventsScreen {
         if self.cursor.selected.is_none() {
             self.step(view, Move::Up);
         }
-        self.entry(view).map_or(Effect::None, |entry| Effect::Packet(Opened::latest(entry)))
+        self.entry(view).map_or(Effect::None, |entry| Effect::Packet(OpenedEvent::latest(entry)))
     }
 
     fn click(&mut self, view: &mut View, at: Position) -> Effect {
@@ -94,8 +94,8 @@ impl Page for EventsScreen {
         self.entry(view).map(|listed| (listed.entry.key, Log::answers(listed.entry)))
     }
 
-    fn sheet(&self, view: &View) -> Sheet {
-        let mut table = Sheet::new(&[
+    fn export_table(&self, view: &View) -> ExportTable {
+        let mut table = ExportTable::new(&[
             "link",
             "also_at",
             "direction",
@@ -124,7 +124,7 @@ impl Page for EventsScreen {
                 vec![
                     json!(link.map(|link| &link.name)),
                     json!(also(entry)),
-                    sheet::direction(link.and_then(|link| link.direction)),
+                    export_table::direction(link.and_then(|link| link.direction)),
                     json!(entry.first_ns),
                     json!(state.time_ns),
                     json!(entry.class.word),
@@ -133,7 +133,7 @@ impl Page for EventsScreen {
                     json!(key.dest_qp),
                     json!(state.count),
                     json!((entry.class.bit == Event::GAP).then_some(listed.naks())),
-                    json!(listed.resent(view.timeline.shown_ns)),
+                    json!(listed.retransmitted(view.timeline.shown_ns)),
                     json!(listed.text(view.timeline.shown_ns)),
                 ]
             })
@@ -201,7 +201,7 @@ fn below(buffer: &mut Buffer, areas: &Areas, boxed: bool, view: &View, cursor: &
         let hint = format!("{} opens", view.options.keys.first(Input::Open));
         let area = panel(buffer, areas.headers, boxed, Title { name: "HEADERS", about: &about, hint: &hint });
         let area = Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area };
-        let mut lines = packet::lines_in(view, Opened::latest(listed), usize::from(area.width), false);
+        let mut lines = packet::lines_in(view, OpenedEvent::latest(listed), usize::from(area.width), false);
         lines.truncate(usize::from(area.height));
         super::scrolled(buffer, area, &lines, 0);
     }
@@ -339,7 +339,7 @@ fn aligned(listed: EntryAt<'_>, view: &View, (word, flow): (usize, usize), width
     spans.into_line()
 }
 
-/// How long several of a kind took.
+/// Duration of several events of a kind.
 fn since(listed: EntryAt<'_>, view: &View) -> Option<String> {
     let EntryAt { entry, state } = listed;
     // Of gaps there is more to say than of others.

@@ -15,7 +15,7 @@ use crate::sample::tunnels::not_decoded_live;
 use crate::tui::analysis::Analysis;
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::data::Data;
-use crate::tui::export::Sheet;
+use crate::tui::export::ExportTable;
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::theme;
@@ -81,7 +81,7 @@ impl Page for FindingsScreen {
         (&[(&[Input::Open], "why + fix"), (&[Input::Copy], "copy")], &[])
     }
 
-    fn sheet(&self, view: &View) -> Sheet {
+    fn export_table(&self, view: &View) -> ExportTable {
         table(view.concluded().map_or(&[][..], |concluded| concluded.findings).iter())
     }
 
@@ -228,8 +228,9 @@ pub(in crate::tui) fn since(as_of: AsOf) -> String {
 }
 
 /// Findings as a table.
-pub(super) fn table<'a>(findings: impl Iterator<Item = &'a Finding>) -> Sheet {
-    let mut table = Sheet::new(&["id", "severity", "title", "evidence", "flows", "advice", "last_seen_ns"]);
+pub(super) fn table<'a>(findings: impl Iterator<Item = &'a Finding>) -> ExportTable {
+    let mut table =
+        ExportTable::new(&["id", "severity", "title", "evidence", "flows", "advice", "last_seen_ns"]);
     table.rows = findings
         .map(|finding| {
             vec![

@@ -14,8 +14,8 @@ use crate::model::Level;
 use crate::sample::Address;
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::data::Data;
-use crate::tui::export::Sheet;
-use crate::tui::focus::{Focus, Only};
+use crate::tui::export::ExportTable;
+use crate::tui::focus::{Focus, FocusCondition};
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::matrix::{Cell, Matrix, Metric};
@@ -80,7 +80,7 @@ impl MatrixScreen {
     /// The queue pairs of the selected cell; `None` where there are none, or too many to look for them in each picture.
     fn members(&self, view: &View, data: &Data) -> Option<Table> {
         let (src, dst) = self.pair(data).filter(|_| data.at_once())?;
-        let focus = Focus { about: format!("{src} → {dst}"), on: Only::Hosts(src, dst) };
+        let focus = Focus { about: format!("{src} → {dst}"), on: FocusCondition::Hosts(src, dst) };
         let mut table = Table { focus: Some(focus), ..Table::default() };
         table.arrange(view, data, None);
         table.cursor = Cursor::default();
@@ -100,7 +100,7 @@ impl Page for MatrixScreen {
     fn open(&mut self, view: &mut View) -> Effect {
         let pair = view.data.as_ref().and_then(|data| self.pair(data));
         pair.map_or(Effect::None, |(src, dst)| {
-            Effect::Focus(Focus { about: format!("{src} → {dst}"), on: Only::Hosts(src, dst) })
+            Effect::Focus(Focus { about: format!("{src} → {dst}"), on: FocusCondition::Hosts(src, dst) })
         })
     }
 
@@ -147,8 +147,8 @@ impl Page for MatrixScreen {
         )
     }
 
-    fn sheet(&self, view: &View) -> Sheet {
-        let mut sheet = Sheet::new(&[
+    fn export_table(&self, view: &View) -> ExportTable {
+        let mut table = ExportTable::new(&[
             "src",
             "dst",
             "flows",
@@ -164,7 +164,7 @@ impl Page for MatrixScreen {
         ]);
         let has_psns = view.data.as_ref().is_some_and(|data| data.sample.has_psns());
         let cells = view.data.iter().flat_map(|data| data.matrix.iter());
-        sheet.rows = cells
+        table.rows = cells
             .map(|(src, dst, cell)| {
                 vec![
                     json!(src),
@@ -182,7 +182,7 @@ impl Page for MatrixScreen {
                 ]
             })
             .collect();
-        sheet
+        table
     }
 
     fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {

@@ -5,6 +5,7 @@ pub mod detail;
 mod devices;
 mod empty;
 pub mod events;
+mod export_table;
 pub mod findings;
 pub mod flows;
 pub mod links;
@@ -14,7 +15,6 @@ pub mod overview;
 pub(super) mod packet;
 pub mod problem;
 mod reverse;
-mod sheet;
 pub(super) mod trends;
 
 use ratatui::buffer::Buffer;
@@ -33,11 +33,11 @@ use self::overview::OverviewScreen;
 use self::problem::ProblemScreen;
 use super::Options;
 use super::cursor::{Cursor, Move};
-use super::export::{Content, Form, Sheet};
+use super::export::{Content, ExportTable, Form};
 use super::focus::Focus;
 use super::key::Input;
 use super::layout::Layout;
-use super::overlay::{Opened, Overlay};
+use super::overlay::{OpenedEvent, Overlay};
 use super::screen::Screen;
 use super::view::View;
 use crate::model::{Basis, Identity, Lost};
@@ -53,7 +53,7 @@ pub(super) type Hints = (&'static [Hint], &'static [Hint]);
 /// Effect of a key or a click beyond the state of the screen.
 #[derive(Debug)]
 pub(super) enum Effect {
-    /// None.
+    /// Nothing changes beside the screen.
     None,
     /// The table is sorted and filtered again.
     Arrange,
@@ -70,7 +70,7 @@ pub(super) enum Effect {
     /// A screen is shown, with this row of its list selected.
     Row(Screen, Option<usize>),
     /// The headers of an event are shown.
-    Packet(Opened),
+    Packet(OpenedEvent),
     /// A box is shown over the screen.
     Overlay(Overlay),
 }
@@ -124,14 +124,14 @@ pub(super) trait Page {
     }
 
     /// Its data as a table.
-    fn sheet(&self, view: &View) -> Sheet;
+    fn export_table(&self, view: &View) -> ExportTable;
 
     /// Its data as a file.
     fn content(&self, view: &View, form: Form) -> Content {
-        Content::Sheet(self.sheet(view), form)
+        Content::Table(self.export_table(view), form)
     }
 
-    /// Draws it.
+    /// Draws the screen into its part of the layout.
     fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View);
 }
 

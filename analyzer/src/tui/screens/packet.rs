@@ -9,7 +9,7 @@ use crate::packet::{decode, hex};
 use crate::sample::EventSample;
 use crate::tui::key::Input;
 use crate::tui::log::{Entry, EntryAt, IDLE, class_of, describe, route};
-use crate::tui::overlay::Opened;
+use crate::tui::overlay::OpenedEvent;
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::util::units;
@@ -19,14 +19,14 @@ use crate::util::wrap::wrap;
 const NAME: usize = 24;
 const VALUE: usize = 40;
 const BYTES: usize = 17;
-/// On narrow screens.
+/// Width of a field's name on narrow screens.
 const SHORT_NAME: usize = 20;
 /// From this width of the box on all have their room.
 const WIDE: usize = 2 + NAME + VALUE + 1;
 
 /// The opened event, and its entry at the time shown; `None` when it is not kept any more.
 #[must_use]
-pub(in crate::tui) fn event(view: &View, opened: Opened) -> Option<(&EventSample, EntryAt<'_>)> {
+pub(in crate::tui) fn event(view: &View, opened: OpenedEvent) -> Option<(&EventSample, EntryAt<'_>)> {
     let entry = view.log.entry(opened.entry)?;
     let state = entry.at(until_ns(view)).unwrap_or(&entry.latest);
     Some((view.log.event(entry, opened.event).unwrap_or(&state.event), EntryAt { entry, state }))
@@ -34,14 +34,14 @@ pub(in crate::tui) fn event(view: &View, opened: Opened) -> Option<(&EventSample
 
 /// The event before the opened one in its entry, or the one after it, where its headers are kept.
 #[must_use]
-pub(in crate::tui) fn neighbour(view: &View, opened: Opened, older: bool) -> Option<Opened> {
+pub(in crate::tui) fn neighbour(view: &View, opened: OpenedEvent, older: bool) -> Option<OpenedEvent> {
     let numbers = kept_of(view, view.log.entry(opened.entry)?);
     let event = if older {
         numbers.into_iter().rev().find(|number| *number < opened.event)
     } else {
         numbers.into_iter().find(|number| *number > opened.event)
     };
-    Some(Opened { event: event?, ..opened })
+    Some(OpenedEvent { event: event?, ..opened })
 }
 
 /// Numbers of the events of an entry whose headers are kept, none later than the time shown.
@@ -56,13 +56,13 @@ fn until_ns(view: &View) -> u64 {
 
 /// All lines about the opened event.
 #[must_use]
-pub(in crate::tui) fn lines(view: &View, opened: Opened) -> Vec<Line<'static>> {
+pub(in crate::tui) fn lines(view: &View, opened: OpenedEvent) -> Vec<Line<'static>> {
     // The box is as wide as the screen up to a limit, with a border on both sides.
     lines_in(view, opened, usize::from(view.size.0.min(super::WIDEST).saturating_sub(2)), true)
 }
 
 /// The same in this number of columns; with the keys that go on from here, where they are in force.
-pub(super) fn lines_in(view: &View, opened: Opened, width: usize, keys: bool) -> Vec<Line<'static>> {
+pub(super) fn lines_in(view: &View, opened: OpenedEvent, width: usize, keys: bool) -> Vec<Line<'static>> {
     let Some((event, EntryAt { entry, state })) = event(view, opened) else {
         return vec![Line::raw("This event is no longer kept.")];
     };
@@ -135,6 +135,6 @@ fn decoded(event: &EventSample, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-pub(in crate::tui) fn render(buffer: &mut Buffer, screen: Rect, view: &View, opened: Opened) {
+pub(in crate::tui) fn render(buffer: &mut Buffer, screen: Rect, view: &View, opened: OpenedEvent) {
     super::overlay(buffer, screen, " Packet ", &lines(view, opened), opened.top);
 }

@@ -280,13 +280,13 @@ pub(in crate::tui) fn row(
     drawn(&head, &values, tall, theme::bar(judged.level_of(trend.about)))
 }
 
-/// What stands beside a chart.
+/// Text beside a chart.
 pub(super) struct Head<'a> {
     /// Name, and columns for it.
     pub(super) name: (&'static str, usize),
     /// Value of the time range, or the latest, and its style.
     pub(super) now: (&'a str, Style),
-    /// The highest value.
+    /// The highest value of the chart, with its unit.
     pub(super) most: &'a str,
 }
 

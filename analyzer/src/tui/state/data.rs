@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::matrix::Matrix;
-use super::peers::{self, By, Peer};
+use super::peers::{self, Peer, PeerGrouping};
 use crate::analysis;
 use crate::analysis::{Imbalance, Paths};
 use crate::model::{History, Identity, LinkRow, Model, OverTime, Row, TimeRange};
@@ -36,7 +36,7 @@ pub struct Data {
     /// Balance of the load across links in the time range.
     pub imbalance: Vec<Imbalance>,
     /// Property that the flows of a row of `peers` share.
-    pub by: By,
+    pub by: PeerGrouping,
     /// Flows that share something, the worst first.
     pub peers: Vec<Peer>,
     /// Traffic and signals over time.
@@ -60,7 +60,7 @@ pub struct ValuesRequest {
     pub(in crate::tui) paths: Option<Arc<Paths>>,
     /// True if the matrix is shown.
     pub(in crate::tui) matrix: bool,
-    pub(in crate::tui) by: By,
+    pub(in crate::tui) by: PeerGrouping,
     pub(in crate::tui) options: report::Options,
 }
 
@@ -99,7 +99,7 @@ impl Data {
     pub(in crate::tui) fn new(
         history: &History,
         at: usize,
-        (range, by): (TimeRange, By),
+        (range, by): (TimeRange, PeerGrouping),
         sample: Arc<Sample>,
         options: &report::Options,
         paths: Arc<Paths>,

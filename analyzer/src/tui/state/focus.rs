@@ -9,12 +9,12 @@ pub struct Focus {
     /// Its subject in a few words.
     pub about: String,
     /// Condition for the queue pairs shown.
-    pub on: Only,
+    pub on: FocusCondition,
 }
 
 /// Condition that queue pairs meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Only {
+pub enum FocusCondition {
     /// Those that a finding lists.
     Flows(Vec<FlowId>),
     /// Those from one host to another.

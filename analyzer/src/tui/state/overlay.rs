@@ -4,7 +4,7 @@ use super::log::EntryAt;
 
 /// State of an opened event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Opened {
+pub struct OpenedEvent {
     /// The number of its entry in the list.
     pub entry: u64,
     /// Number of the event.
@@ -13,7 +13,7 @@ pub struct Opened {
     pub top: usize,
 }
 
-impl Opened {
+impl OpenedEvent {
     /// The latest event of an entry.
     #[must_use]
     pub(in crate::tui) const fn latest(listed: EntryAt<'_>) -> Self {
@@ -32,5 +32,5 @@ pub enum Overlay {
     /// The choice of columns, this one selected.
     Columns(usize),
     /// The headers of an event.
-    Packet(Opened),
+    Packet(OpenedEvent),
 }

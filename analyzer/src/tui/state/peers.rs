@@ -18,7 +18,7 @@ const LINKS: usize = 5;
 
 /// Grouping of the overview's list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum By {
+pub enum PeerGrouping {
     /// Pairs of hosts.
     #[default]
     Hosts,
@@ -41,7 +41,7 @@ pub enum By {
 /// Links and the names of their rails, as the user gives them.
 pub(in crate::tui) type Rails = [(String, String)];
 
-impl By {
+impl PeerGrouping {
     const ALL: [Self; 8] = [
         Self::Hosts,
         Self::QueuePairs,
@@ -114,24 +114,24 @@ pub enum Shared {
 }
 
 impl Shared {
-    fn of(by: By, row: &Row, cx: Context<'_>, rails: &Rails) -> Self {
+    fn of(by: PeerGrouping, row: &Row, cx: Context<'_>, rails: &Rails) -> Self {
         let key = &row.id.key;
         let (src, dst) = (address(key.family, key.src), address(key.family, key.dst));
         match by {
-            By::Hosts => Self::Hosts(src, dst),
-            By::QueuePairs => Self::QueuePair(src, dst, key.dest_qp),
-            By::Remote => {
+            PeerGrouping::Hosts => Self::Hosts(src, dst),
+            PeerGrouping::QueuePairs => Self::QueuePair(src, dst, key.dest_qp),
+            PeerGrouping::Remote => {
                 let link = cx.model.links.get(usize::from(key.link));
                 Self::Remote(link.and_then(|link| link.direction).map(|direction| match direction {
                     Direction::Ingress => src,
                     Direction::Egress => dst,
                 }))
             }
-            By::Process => Self::Process(cx.owner(row).and_then(column::process)),
-            By::Pod => Self::Pod(cx.owner(row).and_then(|owner| owner.pod.clone())),
-            By::Job => Self::Job(cx.owner(row).and_then(|owner| Some(owner.job()?.to_owned()))),
-            By::Link => Self::Link(key.link),
-            By::Rail => {
+            PeerGrouping::Process => Self::Process(cx.owner(row).and_then(column::process)),
+            PeerGrouping::Pod => Self::Pod(cx.owner(row).and_then(|owner| owner.pod.clone())),
+            PeerGrouping::Job => Self::Job(cx.owner(row).and_then(|owner| Some(owner.job()?.to_owned()))),
+            PeerGrouping::Link => Self::Link(key.link),
+            PeerGrouping::Rail => {
                 let link = cx.model.links.get(usize::from(key.link));
                 Self::Rail(link.and_then(|link| rail_of(&link.name, rails)).map(str::to_owned))
             }
@@ -190,7 +190,11 @@ impl Peer {
 }
 
 /// The rows of the list, in no order.
-pub(in crate::tui) fn of(cx: Context<'_>, (by, rails): (By, &Rails), overlap: &Overlap) -> Vec<Peer> {
+pub(in crate::tui) fn of(
+    cx: Context<'_>,
+    (by, rails): (PeerGrouping, &Rails),
+    overlap: &Overlap,
+) -> Vec<Peer> {
     let mut places: Map<Shared, usize> = Map::default();
     let mut peers: Vec<Peer> = Vec::new();
     // Trouble and traffic of the row of each.
@@ -199,7 +203,7 @@ pub(in crate::tui) fn of(cx: Context<'_>, (by, rails): (By, &Rails), overlap: &O
     let mut number = 0;
     // A link counts all of its packets, whatever others saw.
     let none = Overlap::default();
-    let overlap = if by == By::Link { &none } else { overlap };
+    let overlap = if by == PeerGrouping::Link { &none } else { overlap };
     // Rows come in their order, or where they are merged in any.
     let mut index: Map<crate::model::Identity, usize> = Map::default();
     if !overlap.is_empty() {
@@ -273,7 +277,7 @@ fn add_cnps(peers: &mut [Peer], places: &Map<Shared, usize>, reduced: Vec<(Share
 }
 
 /// Adds up the latencies of the flows of each.
-fn add_latency(peers: &mut [Peer], cx: Context<'_>, (by, rails): (By, &Rails)) {
+fn add_latency(peers: &mut [Peer], cx: Context<'_>, (by, rails): (PeerGrouping, &Rails)) {
     if !cx.model.has_latency {
         return;
     }
@@ -302,13 +306,18 @@ fn sort(peers: &mut [Peer]) {
 }
 
 /// Rank, trouble and place of a row that a finding lists.
-type Listed = (u32, Trouble, usize);
+type ListedRow = (u32, Trouble, usize);
 
 /// Looks up the findings that name the flows of each, and sorts again. The rows of `cx` are judged already.
-pub(in crate::tui) fn judge(peers: &mut [Peer], cx: Context<'_>, (by, rails): (By, &Rails), known: bool) {
+pub(in crate::tui) fn judge(
+    peers: &mut [Peer],
+    cx: Context<'_>,
+    (by, rails): (PeerGrouping, &Rails),
+    known: bool,
+) {
     let none = if known { FlowVerdict::FINE } else { FlowVerdict::default() };
     // With the place of the worst row that a finding lists; of a flow on several links, of the one with most trouble.
-    let mut judged: Map<Shared, (FlowVerdict, Option<Listed>)> = Map::default();
+    let mut judged: Map<Shared, (FlowVerdict, Option<ListedRow>)> = Map::default();
     for (at, row) in cx.model.rows.iter().enumerate().filter(|(_, row)| row.judged.worst.is_some()) {
         let (worst, listed) =
             judged.entry(Shared::of(by, row, cx, rails)).or_insert((FlowVerdict::FINE, None));
@@ -354,7 +363,11 @@ mod tests {
         let mut history = History::new(1 << 20);
         history.push(&sample, false);
         let model = Model::new(&history, history.len() - 1, TimeRange::All, Some(&sample)).unwrap();
-        let peers = of(Context { model: &model, sample: &sample }, (By::Hosts, &[][..]), &Overlap::default());
+        let peers = of(
+            Context { model: &model, sample: &sample },
+            (PeerGrouping::Hosts, &[][..]),
+            &Overlap::default(),
+        );
         let first = &peers[0];
         assert_eq!(first.shared, Shared::Hosts("10.0.0.1".parse().unwrap(), "10.0.0.3".parse().unwrap()));
         assert_eq!((first.trouble().lost, first.trouble().recovery), (4, 4));
@@ -373,7 +386,7 @@ mod tests {
         let mut history = History::new(1 << 20);
         history.push(&sample, false);
         let mut model = Model::new(&history, history.len() - 1, TimeRange::All, Some(&sample)).unwrap();
-        let by = (By::Hosts, &[][..]);
+        let by = (PeerGrouping::Hosts, &[][..]);
         let mut peers = of(Context { model: &model, sample: &sample }, by, &Overlap::default());
         let mut worst = |found: &[Finding]| {
             model.judge(Some(&FlowVerdicts::of(found)));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::data::Data;
 use super::idle;
-use super::peers::By;
+use super::peers::PeerGrouping;
 use super::texts::Texts;
 use crate::analysis;
 use crate::model::history::PreparedSnapshot;
@@ -30,7 +30,7 @@ pub struct Preparation {
     pub(in crate::tui) texts: Texts,
     /// True if the matrix is shown.
     pub(in crate::tui) matrix: bool,
-    pub(in crate::tui) by: By,
+    pub(in crate::tui) by: PeerGrouping,
     pub(in crate::tui) options: report::Options,
 }
 

@@ -28,14 +28,14 @@ pub struct Prompt {
 
 /// Effect of a key on the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Typed {
+pub enum PromptEffect {
     /// The text is another one.
     Changed,
     /// It is finished.
     Done,
     /// It is given up.
     Dropped,
-    /// Nothing.
+    /// The key has no effect.
     Nothing,
 }
 
@@ -47,18 +47,18 @@ impl Prompt {
     }
 
     /// Handles a key, and returns its effect.
-    pub fn on_key(&mut self, key: Key) -> Typed {
+    pub fn on_key(&mut self, key: Key) -> PromptEffect {
         match key {
             Key::Char(c) => {
                 // A text pasted by mistake is no filter.
                 if self.text.chars().count() >= LONGEST {
-                    return Typed::Nothing;
+                    return PromptEffect::Nothing;
                 }
                 self.text.push(c);
             }
             Key::Backspace => {
                 if self.text.pop().is_none() {
-                    return Typed::Nothing;
+                    return PromptEffect::Nothing;
                 }
             }
             Key::Ctrl('u') => self.text.clear(),
@@ -66,11 +66,11 @@ impl Prompt {
                 let kept = self.text.trim_end().rfind(' ').map_or(0, |at| at + 1);
                 self.text.truncate(kept);
             }
-            Key::Enter => return Typed::Done,
-            Key::Esc => return Typed::Dropped,
-            _ => return Typed::Nothing,
+            Key::Enter => return PromptEffect::Done,
+            Key::Esc => return PromptEffect::Dropped,
+            _ => return PromptEffect::Nothing,
         }
-        Typed::Changed
+        PromptEffect::Changed
     }
 }
 

@@ -10,7 +10,7 @@ pub enum Screen {
     Qps,
     /// One queue pair, both directions.
     Detail,
-    /// Host by host.
+    /// Traffic between hosts, host by host.
     Matrix,
     /// Links, balance, entropy, what hashing would do.
     Links,

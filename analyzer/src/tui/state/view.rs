@@ -9,7 +9,7 @@ use super::data::Data;
 use super::filter::Filter;
 use super::log::{self, Log};
 use super::messages::Messages;
-use super::peers::By;
+use super::peers::PeerGrouping;
 use super::screen::Screen;
 use super::timeline::Timeline;
 use crate::analysis::{Entropy, Imbalance, PortCounter};
@@ -18,7 +18,7 @@ use crate::findings::{DataEnd, Finding, LocalQp, Problem, Verdict};
 use crate::model::signals::About;
 use crate::model::{Identity, Level, TimeRange};
 use crate::sample::{Address, Sample, SourceKind, address};
-use crate::tui::layout::{Layout, Shown};
+use crate::tui::layout::{HeaderLines, Layout};
 use crate::tui::theme;
 use crate::tui::widgets::Spans;
 use crate::tui::{Options, column};
@@ -43,7 +43,7 @@ pub struct View {
     /// The time range that the user chose.
     pub range: TimeRange,
     /// Grouping of the overview's list.
-    pub by: By,
+    pub by: PeerGrouping,
     /// Snapshots, and which of them is shown.
     pub timeline: Timeline,
     /// Log of the events.
@@ -102,7 +102,7 @@ impl View {
             screen: options.screen,
             filter: Filter::new(&options.filter),
             range: TimeRange::default(),
-            by: By::default(),
+            by: PeerGrouping::default(),
             timeline: Timeline::new(options.history_bytes, options.speed),
             log: Log::default(),
             messages: Messages::with(&options.notes),
@@ -134,7 +134,7 @@ impl View {
         let warning = self.data.as_ref().is_some_and(|data| data.model.lost.any());
         let worst = || self.verdict().and_then(|verdict| verdict.worst);
         let cost = self.screen == Screen::Overview && worst().is_some_and(Finding::names_ends);
-        Layout::new(self.size, Shown { schedule: self.options.schedule.is_some(), cost, warning })
+        Layout::new(self.size, HeaderLines { schedule: self.options.schedule.is_some(), cost, warning })
     }
 
     /// Properties of the data that decide about columns.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Name {
-    /// By the environment.
+    /// The theme that fits what the environment says of the terminal.
     #[default]
     Auto,
     /// Colours for dark backgrounds.
@@ -143,7 +143,7 @@ struct Palette {
     good: Rgb,
     warning: Rgb,
     critical: Rgb,
-    /// What lies below the edge of an area of data, of a warning and of what is critical.
+    /// Colours below the edge of an area: of data, of a warning and of a critical state.
     bodies: [Rgb; 3],
     /// Labels, zeros and what has ended.
     muted: Rgb,
@@ -399,7 +399,7 @@ mod tests {
         a.max(b) / a.min(b)
     }
 
-    /// CIELAB.
+    /// A colour in CIELAB, whose distances are those that the eye sees.
     fn lab(linear: [f64; 3]) -> [f64; 3] {
         let linear = linear.map(|c| c.clamp(0.0, 1.0));
         let root = |t: f64| if t > 0.008_856 { t.cbrt() } else { 7.787 * t + 16.0 / 116.0 };

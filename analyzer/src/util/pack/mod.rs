@@ -27,7 +27,7 @@ pub struct Malformed;
 pub trait Pack: Sized {
     /// Adds what it is made of.
     fn layout(layout: &mut Layout);
-    /// Appends it.
+    /// Appends the value to the bytes.
     fn pack(&self, out: &mut Vec<u8>);
     /// Takes it from the front.
     ///

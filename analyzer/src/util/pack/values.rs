@@ -96,7 +96,7 @@ fn text<'a>(input: &mut Input<'a>) -> Result<&'a str, Malformed> {
     std::str::from_utf8(input.take(count)?).map_err(|_| Malformed)
 }
 
-/// Texts.
+/// Types that are packed as texts.
 macro_rules! texts {
     ($($name:ty => $of:expr),*) => {$(
         impl Pack for $name {
@@ -240,7 +240,7 @@ impl<T: Pack> Pack for SmallList<T> {
     }
 }
 
-/// Other lists.
+/// Lists that are packed as their length and their values.
 macro_rules! lists {
     ($($name:ty),*) => {$(
         impl<T: Pack> Pack for $name {

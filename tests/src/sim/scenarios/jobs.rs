@@ -29,7 +29,7 @@ pub(super) const ALL: &[Entry] = &[
     ("steps", "steps-one-long", one_long),
     ("steps", "steps-of-160ms", steps_of_160ms),
     ("steps", "steps-after-other-traffic", after_other_traffic),
-    ("steps", "steps-again-after-other-traffic", again),
+    ("steps", "steps-again-after-other-traffic", repeated_job),
 ];
 
 fn compute(ns: u64) -> Compute {
@@ -260,7 +260,7 @@ fn steps_of_160ms(lab: &mut Lab) {
 }
 
 /// A job, two seconds of other traffic between the same hosts, and the job again with another step length.
-fn again(lab: &mut Lab) {
+fn repeated_job(lab: &mut Lab) {
     lab.world.star(4, 2 * GBIT);
     let next = ring_connections(lab, 4, &settings());
     lab.world.start(Collective::ring(&next, (4, 64 * KB), 30, compute(40 * MS)), 0);

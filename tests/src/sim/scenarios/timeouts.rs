@@ -119,7 +119,7 @@ fn dead_path_at_receiver(lab: &mut Lab) {
 }
 
 /// A figure of the evidence of `retry.timeouts`.
-fn said(report: &serde_json::Value, name: &str) -> Option<f64> {
+fn evidence(report: &serde_json::Value, name: &str) -> Option<f64> {
     let mut all = report["findings"].as_array()?.iter();
     all.find(|finding| finding["id"] == "retry.timeouts")?["evidence"][name].as_f64()
 }
@@ -143,7 +143,7 @@ fn go_back_lost_again(lab: &mut Lab, at: usize) {
     lab.world.run();
     let timeouts = lab.world.facts.timeouts as f64;
     if at == 0 {
-        lab.figure("transport timeouts", |report| said(report, "timeouts"), timeouts, timeouts);
+        lab.figure("transport timeouts", |report| evidence(report, "timeouts"), timeouts, timeouts);
     }
     most_acks_lost(lab);
 }
@@ -151,13 +151,13 @@ fn go_back_lost_again(lab: &mut Lab, at: usize) {
 /// As many timeouts after lost ACKs as there were.
 fn acks_lost(lab: &mut Lab) {
     let lost = lab.world.facts.acks_lost as f64;
-    lab.figure("timeouts of lost ACKs", |report| said(report, "acks_lost"), lost, lost);
+    lab.figure("timeouts of lost ACKs", |report| evidence(report, "acks_lost"), lost, lost);
 }
 
 /// No more timeouts after lost ACKs than there were.
 fn most_acks_lost(lab: &mut Lab) {
     let most = lab.world.facts.acks_lost as f64;
-    let found = |report: &serde_json::Value| Some(said(report, "acks_lost").unwrap_or(0.0));
+    let found = |report: &serde_json::Value| Some(evidence(report, "acks_lost").unwrap_or(0.0));
     lab.figure("timeouts of lost ACKs", found, 0.0, most);
 }
 
@@ -177,7 +177,7 @@ fn reads_lost(lab: &mut Lab, taps: &[usize]) {
     lab.expect(&["retry.timeouts"], pair).also(LOSSES);
     lab.world.run();
     let timeouts = lab.world.facts.timeouts as f64;
-    lab.figure("transport timeouts", |report| said(report, "timeouts"), timeouts, timeouts);
+    lab.figure("transport timeouts", |report| evidence(report, "timeouts"), timeouts, timeouts);
 }
 
 /// Some ACKs take longer than the timer: nothing is lost.
@@ -252,11 +252,11 @@ fn stalled_step(lab: &mut Lab) {
     lab.expect_during(&["retry.timeouts"], host, (600 * MS, 2_100 * MS));
     lab.also(LOSSES).never(&["step.straggler", "step.slower"]);
     // At least the outage, and the last timer, which doubles: for two queue pairs at once, each moment counts once.
-    lab.figure("silence that the job felt", |report| said(report, "felt_ns"), 1.2e9, 2.2e9);
+    lab.figure("silence that the job felt", |report| evidence(report, "felt_ns"), 1.2e9, 2.2e9);
     lab.world.run();
     // The dead cable also loses data: whether it had arrived shows only where an ACK was sent for it.
     let (least, most) = (lab.world.facts.acks_sent as f64, lab.world.facts.acks_lost as f64);
-    lab.figure("timeouts of lost ACKs", |report| said(report, "acks_lost"), least, most);
+    lab.figure("timeouts of lost ACKs", |report| evidence(report, "acks_lost"), least, most);
 }
 
 /// Three hosts communicate with a fourth; the path of one of them dies permanently.
@@ -399,7 +399,7 @@ fn never_answers(lab: &mut Lab) {
         .never(&["loss.after_tap", "loss.before_tap"]);
     lab.world.run();
     let timeouts = lab.world.facts.timeouts as f64;
-    lab.figure("transport timeouts", |report| said(report, "timeouts"), timeouts, timeouts);
+    lab.figure("transport timeouts", |report| evidence(report, "timeouts"), timeouts, timeouts);
     lab.figure("findings that the silent peer owns", owned_by_silent_peer, 2.0, 2.0);
 }
 
@@ -465,7 +465,7 @@ fn reads_die(lab: &mut Lab, outstanding: u64) {
     // Where several READs are outstanding, a few of a thousand losses are not counted.
     let least = if outstanding == 1 { lost } else { lost * 0.99 };
     lab.figure("packets lost between the taps", lost_between_taps, least, lost);
-    lab.figure("stalls beside the timeouts", |report| said(report, "stalls"), 0.0, 0.0);
+    lab.figure("stalls beside the timeouts", |report| evidence(report, "stalls"), 0.0, 0.0);
 }
 
 /// Packets lost between taps, all findings together.

@@ -21,7 +21,7 @@ use crate::util::units::{self, plural};
 use computed::Computed;
 use uneven::Uneven;
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[ENTROPY_LOW, LINKS_IMBALANCE],
     limits: &[EntropyLimits::META, LinksLimits::META],
@@ -190,10 +190,10 @@ fn shared_ports<'a>(
     found: &mut Vec<Finding>,
 ) {
     let limits = &input.limits.entropy;
-    let low: Vec<Low<'_>> = spreads
+    let low: Vec<LowEntropy<'_>> = spreads
         .filter_map(|spread| {
             let (pairs, tuples) = (spread.effective_queue_pairs?, spread.effective_tuples?);
-            (pairs >= limits.min_flows && tuples <= pairs * limits.ratio).then_some(Low {
+            (pairs >= limits.min_flows && tuples <= pairs * limits.ratio).then_some(LowEntropy {
                 spread,
                 pairs,
                 tuples,
@@ -241,12 +241,12 @@ fn shared_ports<'a>(
 /// One finding for all hosts: `flows` contains the busiest flow of each.
 fn of_hosts(
     input: &Input<'_>,
-    low: &[Low<'_>],
+    low: &[LowEntropy<'_>],
     mut flows: Vec<&Flow>,
     computed: Option<Computed<'_>>,
     found: &mut Vec<Finding>,
 ) {
-    let share = |one: &&Low<'_>| one.tuples / one.pairs;
+    let share = |one: &&LowEntropy<'_>| one.tuples / one.pairs;
     let Some(worst) = low.iter().min_by(|a, b| share(a).total_cmp(&share(b))) else { return };
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
     let hosts = units::count(low.len() as u64);
@@ -269,7 +269,7 @@ fn of_hosts(
 }
 
 /// A host whose queue pairs share source ports.
-struct Low<'a> {
+struct LowEntropy<'a> {
     spread: &'a QpSpread,
     /// Effective flows, counted by queue pair.
     pairs: f64,
@@ -277,7 +277,7 @@ struct Low<'a> {
     tuples: f64,
 }
 
-impl Low<'_> {
+impl LowEntropy<'_> {
     fn figure(&self) -> String {
         format!(" ({:.1} of {:.1} flows)", self.tuples, self.pairs)
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::{LINKS_IMBALANCE, ends};
 use crate::analysis::{Flow, direction_name};
 use crate::findings::order::OVER_NS;
-use crate::findings::span::Span;
+use crate::findings::period::Period;
 use crate::findings::title::{hosts, short, title};
 use crate::findings::{ByHand, Commands, End, Episode, Finding, Input, Place, Raise, Severity};
 use crate::sample::{Address, Direction};
@@ -84,16 +84,16 @@ impl Uneven {
 
     /// The flows on the busiest link in the latest episode, those with most bytes first.
     fn heaviest<'a>(&self, input: &Input<'a>) -> Vec<(u64, &'a Flow)> {
-        let span = match self.episodes.last() {
-            Some(part) if !self.whole => Span::between(part.first_ns, part.last_ns),
-            _ => Span::whole(0, 0),
+        let period = match self.episodes.last() {
+            Some(part) if !self.whole => Period::between(part.first_ns, part.last_ns),
+            _ => Period::whole(0, 0),
         };
         let is_here = |flow: &&Flow| {
             self.on.iter().any(|link| *link == *flow.link)
                 && self.direction.is_none_or(|way| flow.direction == Some(way))
         };
         let here = input.facts.flows.iter().filter(is_here);
-        let with_bytes = here.map(|flow| (span.part(input.facts, flow, flow.bytes), flow));
+        let with_bytes = here.map(|flow| (period.part(input.facts, flow, flow.bytes), flow));
         let mut heaviest: Vec<_> = with_bytes.filter(|(bytes, _)| *bytes > 0).collect();
         heaviest.sort_by_key(|(bytes, _)| Reverse(*bytes));
         heaviest
@@ -165,7 +165,8 @@ fn hosts_of(input: &Input<'_>, flows: &[&Flow]) -> (String, (Option<End>, Option
     (hosts(pairs.iter().copied()), (host(requester), host(responder)))
 }
 
-/// What distributes the load, nearest first: the source ports of the flows, the switch's hash, the job's settings.
+/// Steps about what distributes the load, nearest first: the source ports of the flows, the switch's hash, the job's
+/// settings.
 fn steps(input: &Input<'_>, raise: Raise, busiest: &str, port: Option<&str>) -> Raise {
     let (here, name) = (Commands::on(input, busiest), short(busiest));
     let switch = port.map_or_else(|| "On the switches".to_owned(), |port| format!("On {port}"));

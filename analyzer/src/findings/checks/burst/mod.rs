@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::ecn::gaps_at_marks;
 use super::ends;
 use crate::analysis::Flow;
+use crate::findings::dedup::{LinkShare, deduplicated_links};
 use crate::findings::ids;
-use crate::findings::once::{LinkShare, seen_once};
-use crate::findings::span::{Span, episodes, joined, run, spans};
+use crate::findings::period::{Period, episodes, joined, periods, run};
 use crate::findings::title::title;
 use crate::findings::{
-    ByHand, Commands, End, Entry, Episode, Family, Hop, Impact, Input, Measure, Need, Place, Problem, Raise,
-    Severity,
+    ByHand, Commands, End, Entry, Episode, Family, Hop, Impact, Input, Measure, Place, Problem, Raise,
+    RequiredData, Severity,
 };
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::metrics::traffic::Traffic;
@@ -22,14 +22,14 @@ use crate::util::map::Map;
 use crate::util::numbers::share as ratio;
 use crate::util::units::{self, plural};
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family =
     Family { entries: &[INCAST], limits: &[Limits::META], evidence: &[], check };
 
 pub(super) const INCAST: Entry = Entry {
     id: ids::BURST_INCAST,
     rank: 290,
-    needs: &[Need::Traffic],
+    needs: &[RequiredData::Traffic],
     measure: Some(Measure::ratio("incast_bytes_ratio")),
     title: "Incast with congestion",
     meaning: "Data of several hosts converges on the switch port towards one host. Data beyond the speed of that port queues in the switch; when the queue fills, \
@@ -133,7 +133,8 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<crate::findings::Finding>
     let Some(traffic) = &input.sample.metrics.traffic else { return };
     let flows = LazyCell::new(|| Receivers::of(&input.facts.flows, &traffic.pairs));
     let all = traffic.targets.iter().filter_map(|target| incast(input, target, traffic, &flows)).collect();
-    let mut all: Vec<(f64, Raise)> = seen_once(input, all).into_iter().map(|seen| seen.what).collect();
+    let mut all: Vec<(f64, Raise)> =
+        deduplicated_links(input, all).into_iter().map(|seen| seen.what).collect();
     all.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     for (_, raise) in all {
         raise.into(found);
@@ -158,7 +159,7 @@ impl<'a> Receivers<'a> {
         for flow in flows.iter().filter(|flow| flow.payload_bytes > 0) {
             all.flows.entry((flow.link.as_str(), flow.dst)).or_default().push(flow);
             let (episodes, packets) = all.links.entry(flow.link.as_str()).or_default();
-            *episodes += naks(flow, &Span::whole(0, 0));
+            *episodes += naks(flow, &Period::whole(0, 0));
             *packets += flow.packets;
         }
         all
@@ -208,29 +209,29 @@ fn hosts<'a>(flows: impl Iterator<Item = &'a Flow>, of: impl Fn(&Flow) -> u64) -
     flows.filter(|flow| of(flow) > 0).map(|flow| flow.src).collect::<BTreeSet<_>>().len() as u64
 }
 
-/// NAK episodes of a flow in a span.
-fn naks(flow: &Flow, span: &Span) -> u64 {
+/// NAK episodes of a flow in a period.
+fn naks(flow: &Flow, period: &Period) -> u64 {
     let all = flow.loss.get().map_or(0, |loss| loss.after_tap.episodes.or_zero());
-    span.count(flow, Signal::LossDownstream, all).min(all)
+    period.count(flow, Signal::LossDownstream, all).min(all)
 }
 
-/// The NAK episodes and the packets of all flows with payload on a link in a span.
-fn on_link(input: &Input<'_>, link: &str, receivers: &Receivers<'_>, span: &Span) -> (u64, u64) {
-    if span.is_whole() {
+/// The NAK episodes and the packets of all flows with payload on a link in a period.
+fn on_link(input: &Input<'_>, link: &str, receivers: &Receivers<'_>, period: &Period) -> (u64, u64) {
+    if period.is_whole() {
         return receivers.links.get(link).copied().unwrap_or_default();
     }
     let flows = input.facts.flows.iter().filter(|flow| flow.payload_bytes > 0 && flow.link == link);
-    let of = |flow: &Flow| (naks(flow, span), span.part(input.facts, flow, flow.packets));
+    let of = |flow: &Flow| (naks(flow, period), period.part(input.facts, flow, flow.packets));
     flows.map(of).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
-/// Loss in a span where the queue towards a receiver overflows. `flows` are those to the receiver at this tap;
+/// Loss in a period where the queue towards a receiver overflows. `flows` are those to the receiver at this tap;
 /// `on_link` gives the NAK episodes and the packets of all flows there.
 fn lossy(
     input: &Input<'_>,
     target: &Target,
     bins: &Bins,
-    (flows, span): (&[&Flow], &Span),
+    (flows, period): (&[&Flow], &Period),
     traffic: &Traffic,
     on_link: impl Fn() -> (u64, u64),
 ) -> Option<Loss> {
@@ -248,7 +249,7 @@ fn lossy(
         let at_line_rate = ratio(many.lossy_bytes, many.lossy_ns) >= limits.incast_line_ratio * peak;
         let lost = |flow: &Flow| {
             let all = flow.loss.get().map_or(0, |loss| loss.lost);
-            span.count(flow, Signal::Lost, all).min(all)
+            period.count(flow, Signal::Lost, all).min(all)
         };
         let many_hosts = || {
             missing as f64 >= limits.incast_run * count as f64 && hosts(own(), lost) >= limits.incast_senders
@@ -267,7 +268,7 @@ fn lossy(
         return (at_line_rate && more).then_some(Loss::Gaps { ratio: gaps, count: many.gaps });
     }
     let (count, packets) = own().fold((0, 0), |(episodes, packets), flow| {
-        (episodes + naks(flow, span), packets + span.part(input.facts, flow, flow.packets))
+        (episodes + naks(flow, period), packets + period.part(input.facts, flow, flow.packets))
     });
     let loss = ratio(count, packets);
     if *compare || loss < limits.incast_gap_ratio {
@@ -279,13 +280,18 @@ fn lossy(
         own().filter_map(|flow| flow.latency_ns.as_deref().map(|latency| latency.p50)).collect();
     waits.sort_unstable();
     let full = loss >= limits.incast_factor * ratio(others, other_packets)
-        && hosts(own(), |flow| naks(flow, span)) >= limits.incast_senders
+        && hosts(own(), |flow| naks(flow, period)) >= limits.incast_senders
         && waits.get(waits.len() / 2).is_some_and(|median| *median >= limits.incast_latency_ns);
     full.then_some(Loss::Downstream { ratio: loss, count })
 }
 
-/// The same pattern towards the same receiver on links that share the load, in a span.
-fn peers(input: &Input<'_>, target: &Target, traffic: &Traffic, (least, span): (usize, &Span)) -> Vec<Bins> {
+/// The same pattern towards the same receiver on links that share the load, in a period.
+fn peers(
+    input: &Input<'_>,
+    target: &Target,
+    traffic: &Traffic,
+    (least, period): (usize, &Period),
+) -> Vec<Bins> {
     let limits = &input.limits.burst;
     let link = |number: u16| input.sample.links.get(usize::from(number));
     let Some(own) = link(target.link) else { return Vec::new() };
@@ -298,7 +304,7 @@ fn peers(input: &Input<'_>, target: &Target, traffic: &Traffic, (least, span): (
             })
     };
     let same = traffic.targets.iter().filter(|other| other.host == target.host && other.link != target.link);
-    let bins = same.filter(in_group).filter_map(|other| Bins::of(&overlaps(other, span), least, limits));
+    let bins = same.filter(in_group).filter_map(|other| Bins::of(&overlaps(other, period), least, limits));
     bins.filter(|bins| bins.many.bins >= limits.incast_bins).collect()
 }
 
@@ -308,30 +314,34 @@ fn one_link_alone(limits: &Limits, peers: &[Bins], here: f64, of: impl Fn(&Bins)
     peers.iter().any(|bins| here >= limits.incast_factor * of(bins))
 }
 
-/// The bins of a receiver in a span.
-fn overlaps(target: &Target, span: &Span) -> Vec<Degree> {
-    if span.is_whole() { target.overlaps.clone() } else { target.windows.within(span.first_ns, span.last_ns) }
+/// The bins of a receiver in a period.
+fn overlaps(target: &Target, period: &Period) -> Vec<Degree> {
+    if period.is_whole() {
+        target.overlaps.clone()
+    } else {
+        target.windows.within(period.first_ns, period.last_ns)
+    }
 }
 
-/// Data bytes of each sender to a receiver in a span.
+/// Data bytes of each sender to a receiver in a period.
 fn sent(
     input: &Input<'_>,
     target: &Target,
     receivers: &Receivers<'_>,
-    (flows, span): (&[&Flow], &Span),
+    (flows, period): (&[&Flow], &Period),
 ) -> Vec<u64> {
-    if span.is_whole() {
+    if period.is_whole() {
         return receivers.senders.get(&(target.link, target.host)).cloned().unwrap_or_default();
     }
     let mut by_sender: BTreeMap<Address, u64> = BTreeMap::new();
     for flow in flows {
-        *by_sender.entry(flow.src).or_default() += span.part(input.facts, flow, flow.bytes);
+        *by_sender.entry(flow.src).or_default() += period.part(input.facts, flow, flow.bytes);
     }
     by_sender.into_values().collect()
 }
 
-/// An incast in a span.
-struct Judged {
+/// An incast in a period.
+struct IncastPeriod {
     bins: Bins,
     /// Most senders at once, without those that send hardly anything.
     most: usize,
@@ -339,34 +349,34 @@ struct Judged {
     loss: Option<Loss>,
 }
 
-/// The incast towards a receiver in a span; `flows` are those to it.
+/// The incast towards a receiver in a period; `flows` are those to it.
 fn judge(
     input: &Input<'_>,
     target: &Target,
     (traffic, receivers): (&Traffic, &Receivers<'_>),
     flows: &[&Flow],
-    span: &Span,
-) -> Option<Judged> {
+    period: &Period,
+) -> Option<IncastPeriod> {
     let limits = &input.limits.burst;
-    let light = light_senders(limits, &sent(input, target, receivers, (flows, span)));
+    let light = light_senders(limits, &sent(input, target, receivers, (flows, period)));
     let least = usize::try_from(limits.incast_senders).ok()? + light;
-    let overlaps = overlaps(target, span);
+    let overlaps = overlaps(target, period);
     let bins = Bins::of(&overlaps, least, limits)?;
     if bins.many.bins < limits.incast_bins || bins.share() < limits.incast_share {
         return None;
     }
     let ce = ratio(bins.many.ce, bins.many.packets);
-    let peers = peers(input, target, traffic, (least, span));
+    let peers = peers(input, target, traffic, (least, period));
     // Too little data for a comparison is evidence neither for nor against a growing queue.
     let marked = ce > limits.incast_ce_ratio
         && (!bins.compare || ce >= limits.incast_factor * ratio(bins.few.ce, bins.few.packets))
         && !one_link_alone(limits, &peers, ce, |bins| ratio(bins.many.ce, bins.many.packets));
     let gaps = ratio(bins.many.gaps, bins.many.packets);
     let link = input.sample.links.get(usize::from(target.link)).map_or("", |link| link.name.as_str());
-    let there = || on_link(input, link, receivers, span);
-    let loss = lossy(input, target, &bins, (flows, span), traffic, there)
+    let there = || on_link(input, link, receivers, period);
+    let loss = lossy(input, target, &bins, (flows, period), traffic, there)
         .filter(|_| !one_link_alone(limits, &peers, gaps, |bins| ratio(bins.many.gaps, bins.many.packets)));
-    (marked || loss.is_some()).then_some(Judged {
+    (marked || loss.is_some()).then_some(IncastPeriod {
         bins,
         most: overlaps.len().saturating_sub(1 + light),
         marked,
@@ -374,27 +384,28 @@ fn judge(
     })
 }
 
-/// An incast, its span, and the times of all.
-type Latest = (Judged, Span, Vec<(u64, u64)>);
+/// An incast, its period, and the times of all.
+type Latest = (IncastPeriod, Period, Vec<(u64, u64)>);
 
-/// The latest incast towards a receiver, its span, and the times of all; if no single span qualifies, that of the run.
-fn latest(target: &Target, run: Span, judge: impl Fn(&Span) -> Option<Judged>) -> Option<Latest> {
+/// The latest incast towards a receiver, its period, and the times of all; if no single period qualifies, that of the
+/// run.
+fn latest(target: &Target, run: Period, judge: impl Fn(&Period) -> Option<IncastPeriod>) -> Option<Latest> {
     // One alone is the run.
     let all = if target.windows.ended.len() > 1 { &target.windows.ended[..] } else { &[] };
-    let windows = all.iter().map(|window| Span::between(window.first_ns, window.last_ns));
-    let bad = windows.filter(|span| judge(span).is_some());
-    let times = joined(bad.map(|span| (span.first_ns, span.last_ns)).collect());
-    let last = times.last().map(|&(first_ns, last_ns)| Span::between(first_ns, last_ns));
-    let judged = last.and_then(|span| Some((judge(&span)?, span)));
+    let windows = all.iter().map(|window| Period::between(window.first_ns, window.last_ns));
+    let bad = windows.filter(|period| judge(period).is_some());
+    let times = joined(bad.map(|period| (period.first_ns, period.last_ns)).collect());
+    let last = times.last().map(|&(first_ns, last_ns)| Period::between(first_ns, last_ns));
+    let judged = last.and_then(|period| Some((judge(&period)?, period)));
     match judged {
-        Some((judged, span)) => Some((judged, span, times)),
+        Some((judged, period)) => Some((judged, period, times)),
         None => Some((judge(&run)?, run, Vec::new())),
     }
 }
 
 /// Times of the signals during the incasts; for an incast without signals, its own time. All times of the signals if
 /// those of the incasts are not known.
-fn times_of(signals: &[Span], incasts: &[(u64, u64)]) -> Vec<Episode> {
+fn times_of(signals: &[Period], incasts: &[(u64, u64)]) -> Vec<Episode> {
     if incasts.is_empty() {
         return episodes(signals);
     }
@@ -428,9 +439,9 @@ fn incast<'a>(
     let mut flows = receivers.flows.get(&(link, host)).cloned().unwrap_or_default();
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
     let run = run(flows.iter().copied());
-    let (judged, span, incasts) =
-        latest(target, run, |span| judge(input, target, (traffic, receivers), &flows, span))?;
-    let Judged { bins, most, marked, loss } = judged;
+    let (judged, period, incasts) =
+        latest(target, run, |period| judge(input, target, (traffic, receivers), &flows, period))?;
+    let IncastPeriod { bins, most, marked, loss } = judged;
     let (share, ce) = (bins.share(), ratio(bins.many.ce, bins.many.packets));
     let cost = match loss {
         _ if marked => format!("{} CE-marked", units::ratio(Some(ce))),
@@ -443,8 +454,8 @@ fn incast<'a>(
     let downstream = matches!(loss, Some(Loss::Downstream { .. }));
     let signal = if downstream { Signal::LossDownstream } else { Signal::LossUpstream };
     let signals = if marked { [Signal::CeMarked, signal] } else { [signal; 2] };
-    let times = times_of(&spans(flows.iter().copied(), &signals), &incasts);
-    let (gaps_ce, drops) = gaps_at_marks(input, flows.iter().copied(), &span);
+    let times = times_of(&periods(flows.iter().copied(), &signals), &incasts);
+    let (gaps_ce, drops) = gaps_at_marks(input, flows.iter().copied(), &period);
     let own_link = input.facts.links.get(usize::from(target.link));
     let place = Place::link(input, link, own_link.and_then(|link| link.direction));
     let check_on = match &place.switch_port {
@@ -466,7 +477,7 @@ fn incast<'a>(
         .evidence("incast_gaps", bins.many.gaps)
         .evidence("other_gaps", bins.few.gaps)
         .evidence("gaps_ce_ratio", gaps_ce)
-        .evidence("nak_episodes", flows.iter().map(|flow| naks(flow, &span)).sum::<u64>())
+        .evidence("nak_episodes", flows.iter().map(|flow| naks(flow, &period)).sum::<u64>())
         .flows(flows.iter().copied())
         .place(place.hop(if downstream { Hop::Downstream } else { Hop::Upstream }))
         .ends(None, responder.map(|end| End { qpn: None, ..end }))

@@ -4,10 +4,12 @@ use std::cmp::Reverse;
 
 use crate::analysis::{ByLink, Facts, Flow, Link};
 use crate::findings::checks::tool;
-use crate::findings::once::{Name, name};
-use crate::findings::span::run;
+use crate::findings::dedup::{Name, name};
+use crate::findings::period::run;
 use crate::findings::title::{short, title};
-use crate::findings::{ByHand, Entry, Finding, Input, Measure, Need, Place, Problem, Raise, Severity};
+use crate::findings::{
+    ByHand, Entry, Finding, Input, Measure, Place, Problem, Raise, RequiredData, Severity,
+};
 use crate::util::map::{Map, Set};
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
@@ -15,7 +17,7 @@ use crate::util::units::{self, plural};
 pub(in crate::findings) const INCOMPLETE: Entry = Entry {
     id: "capture.incomplete",
     rank: 16,
-    needs: &[Need::Loss, Need::Sequences],
+    needs: &[RequiredData::Loss, RequiredData::Sequences],
     causes: &[tool::LOST.id],
     measure: Some(Measure::ratio("missing_ratio")),
     title: "The capture misses packets",
@@ -33,7 +35,7 @@ pub(in crate::findings) const INCOMPLETE: Entry = Entry {
 
 /// PSNs that passed unseen, and the packets of the same queue pairs.
 #[derive(Default)]
-struct Missed<'a> {
+struct MissedCounts<'a> {
     missing: u64,
     packets: u64,
     flows: Vec<&'a Flow>,
@@ -58,7 +60,7 @@ fn shared(facts: &Facts) -> Set<Name> {
 pub(super) fn check(input: &Input<'_>, by_link: &ByLink<'_>, found: &mut Vec<Finding>) {
     let shared = shared(input.facts);
     for link in &input.facts.links {
-        let mut missed = Missed::default();
+        let mut missed = MissedCounts::default();
         for flow in by_link.on(link).iter().copied() {
             let left_out = flow.is_uc() || flow.spray.is_some() || flow.is_retried_in_vain();
             if left_out || !flow.has_sequence() || shared.contains(&name(flow)) {
@@ -75,8 +77,8 @@ pub(super) fn check(input: &Input<'_>, by_link: &ByLink<'_>, found: &mut Vec<Fin
     }
 }
 
-fn raise(input: &Input<'_>, link: &Link, missed: Missed<'_>, found: &mut Vec<Finding>) {
-    let Missed { missing, packets, mut flows } = missed;
+fn raise(input: &Input<'_>, link: &Link, missed: MissedCounts<'_>, found: &mut Vec<Finding>) {
+    let MissedCounts { missing, packets, mut flows } = missed;
     let limits = &input.limits.capture;
     let sent = packets + missing;
     let ratio = share(missing, sent);
@@ -121,7 +123,7 @@ mod tests {
         let links_of = names[..usize::from(links)].iter().map(|name| link(name, None)).collect();
         let mut sample = sample(links_of, (0..links).map(flow).collect());
         let mut loss = Loss::default();
-        for flow in sample.flows.iter() {
+        for flow in &*sample.flows {
             let requests = Some(Metrics { unfilled, ..Metrics::default() });
             loss.flows.insert(flow.slot, FlowLoss { requests, ..FlowLoss::default() });
         }

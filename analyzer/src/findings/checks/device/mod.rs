@@ -2,7 +2,7 @@
 
 use crate::entity::devices::PortSample;
 use crate::findings::ids;
-use crate::findings::span::joined;
+use crate::findings::period::joined;
 use crate::findings::title::title;
 use crate::findings::{
     Better, ByHand, Commands, Entry, Episode, Family, Finding, Input, Measure, Place, Problem, Raise,
@@ -10,7 +10,7 @@ use crate::findings::{
 };
 use crate::util::units;
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[LOSS, CONGESTION, NOT_READY, DISCARDS, LINK, PCIE],
     limits: &[Limits::META],
@@ -129,7 +129,7 @@ fn commands<'a>(input: &Input<'_>, port: &'a PortSample) -> Commands<'a> {
 
 /// The increase of some counters of a port in one time.
 #[derive(Clone, Debug, Default)]
-struct Counted {
+struct CountedGrowth {
     /// Those that are not 0.
     counters: Vec<(&'static str, u64)>,
     /// RoCE packets received and sent meanwhile; 0 where that is not counted.
@@ -138,7 +138,7 @@ struct Counted {
     times: Option<(u64, u64)>,
 }
 
-impl Counted {
+impl CountedGrowth {
     /// The sum of the counters.
     fn events(&self) -> u64 {
         self.counters.iter().map(|(_, n)| n).sum()
@@ -155,17 +155,17 @@ impl Counted {
 }
 
 /// The increase of these counters each time that one of them grew without 10 s of rest, the latest first.
-fn counted(port: &PortSample, names: &[&'static str]) -> Vec<Counted> {
+fn counted(port: &PortSample, names: &[&'static str]) -> Vec<CountedGrowth> {
     let growth = |name: &str| port.growth.iter().find(|(own, _)| own == name).map_or(&[][..], |(_, all)| all);
     let times = names.iter().flat_map(|name| growth(name)).map(|one| (one.first_ns, one.last_ns));
     let times = joined(times.collect());
     let whole = || {
         let value = |name: &str| port.value(name).map_or(0, |(value, _)| value);
         let counters = names.iter().map(|name| (*name, value(name))).filter(|(_, n)| *n > 0).collect();
-        Counted { counters, packets: ["rx_packets", "tx_packets"].map(value), times: None }
+        CountedGrowth { counters, packets: ["rx_packets", "tx_packets"].map(value), times: None }
     };
     let in_time = |&(first_ns, last_ns): &(u64, u64)| {
-        let mut counted = Counted { times: Some((first_ns, last_ns)), ..Counted::default() };
+        let mut counted = CountedGrowth { times: Some((first_ns, last_ns)), ..CountedGrowth::default() };
         let (mut before, mut after) = ([u64::MAX; 2], [0; 2]);
         for name in names {
             let own = growth(name).iter().filter(|one| one.first_ns >= first_ns && one.last_ns <= last_ns);
@@ -189,11 +189,11 @@ fn counted(port: &PortSample, names: &[&'static str]) -> Vec<Counted> {
 fn latest(
     port: &PortSample,
     names: &[&'static str],
-    judge: impl Fn(&Counted) -> Option<Severity>,
-) -> Option<(Counted, Severity, Vec<Episode>)> {
+    judge: impl Fn(&CountedGrowth) -> Option<Severity>,
+) -> Option<(CountedGrowth, Severity, Vec<Episode>)> {
     let judged = counted(port, names).into_iter().filter_map(|one| Some((judge(&one)?, one)));
     let judged: Vec<_> = judged.collect();
-    let episode = |(_, one): &(Severity, Counted)| {
+    let episode = |(_, one): &(Severity, CountedGrowth)| {
         one.times.map(|(first_ns, last_ns)| Episode { first_ns, last_ns, peak: None })
     };
     let episodes = judged.iter().rev().filter_map(episode).collect();
@@ -239,7 +239,7 @@ fn loss(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
         "retries_exceeded",
     ];
     let limits = &input.limits.device;
-    let ratio = |one: &Counted| Counted::per_packet(one.events(), one.packets.iter().sum());
+    let ratio = |one: &CountedGrowth| CountedGrowth::per_packet(one.events(), one.packets.iter().sum());
     let judged = latest(port, &NAMES, |one| {
         let gave_up = one.has("retries_exceeded");
         let few = one.events() < limits.events || ratio(one).is_some_and(|ratio| ratio < limits.loss_ratio);
@@ -264,9 +264,9 @@ fn loss(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
 
 fn congestion(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
     let limits = &input.limits.device;
-    let ratio = |one: &Counted| {
+    let ratio = |one: &CountedGrowth| {
         let (_, ce) = one.counters.iter().find(|(name, _)| *name == "ce_marked_packets")?;
-        Counted::per_packet(*ce, one.packets[0])
+        CountedGrowth::per_packet(*ce, one.packets[0])
     };
     let judged = latest(port, &["ce_marked_packets", "cnps_sent", "cnps_handled"], |one| {
         let severe = ratio(one).is_some_and(|ratio| ratio >= limits.ce_ratio);
@@ -331,7 +331,7 @@ fn link(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
 }
 
 fn pcie(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
-    let per_s = |one: &Counted| {
+    let per_s = |one: &CountedGrowth| {
         let seconds = one.times.map(|(first, last)| crate::util::time::seconds(last.saturating_sub(first)));
         one.events() as f64 / seconds.or(port.seconds()).unwrap_or(f64::INFINITY)
     };

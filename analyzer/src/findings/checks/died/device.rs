@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::{
-    Commands, DIED, Dead, Episode, GREW_NS, Input, Place, REASON_NS, Raise, ends, fatal_nak_in, more, pair,
+    Commands, DIED, DeadQp, Episode, GREW_NS, Input, Place, REASON_NS, Raise, ends, fatal_nak_in, more, pair,
     title, with_settings,
 };
 use crate::analysis::{Device, DeviceQp, QpEvent};
@@ -55,7 +55,7 @@ enum Likely {
 }
 
 /// Raises one finding per device, cause and peer, without deaths already seen in packets; the latest first.
-pub(super) fn check(input: &Input<'_>, known: &[Dead<'_>], found: &mut Vec<Finding>) {
+pub(super) fn check(input: &Input<'_>, known: &[DeadQp<'_>], found: &mut Vec<Finding>) {
     for device in &input.facts.devices {
         let mut groups: BTreeMap<(String, Option<IpAddr>), Vec<Death<'_>>> = BTreeMap::new();
         for death in deaths(input, device) {
@@ -172,7 +172,7 @@ fn nak(input: &Input<'_>, qp: &DeviceQp) -> Option<(&'static str, bool)> {
 }
 
 /// True if packets have shown the same death.
-fn is_same(dead: &Dead<'_>, death: &Death<'_>) -> bool {
+fn is_same(dead: &DeadQp<'_>, death: &Death<'_>) -> bool {
     let Some(qp) = death.qp else { return false };
     let (src, dst) = (qp.control.src.map(Into::into), qp.control.dst.map(Into::into));
     (src, dst, qp.rqpn) == (Some(dead.flow.src), Some(dead.flow.dst), Some(dead.flow.dest_qp))
@@ -265,7 +265,7 @@ fn listed(first: u32, others: &[Death<'_>]) -> Vec<u32> {
     numbers
 }
 
-/// What makes the cause of a death, or the death itself, uncertain.
+/// Caveats about the cause of a death, or about the death itself.
 fn caveats(likely: Option<Likely>, unseen_verbs: u64) -> impl Iterator<Item = String> {
     let inferred = likely.map(|likely| {
         let grew = match likely {

@@ -14,8 +14,8 @@ use crate::analysis::{Device, DeviceQp, Flow, Psn};
 use crate::findings::ids;
 use crate::findings::title::{more, pair, title};
 use crate::findings::{
-    ByHand, Commands, Entry, Episode, Family, Finding, Impact, Input, LocalQp, Need, Place, Problem, Raise,
-    Severity, Unit, label, once,
+    ByHand, Commands, Entry, Episode, Family, Finding, Impact, Input, LocalQp, Place, Problem, Raise,
+    RequiredData, Severity, Unit, dedup, label,
 };
 use crate::metrics::loss::{Loss, PSN_WINDOW};
 use crate::sample::{PeerKey, SourceKind, address};
@@ -24,7 +24,7 @@ use crate::util::units;
 
 pub(in crate::findings) use stopped::DEFINITIONS as OF_STOPPED;
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[DIED],
     limits: &[Limits::META],
@@ -58,7 +58,7 @@ pub(super) const DIED: Entry = Entry {
     id: ids::QP_DIED,
     of_queue_pairs: true,
     rank: 165,
-    needs: &[Need::Deaths],
+    needs: &[RequiredData::Deaths],
     causes: &[
         "path.mtu_black_hole",
         "nak.remote_access_error",
@@ -134,7 +134,7 @@ limits! {
 }
 
 /// A dead queue pair.
-struct Dead<'a> {
+struct DeadQp<'a> {
     flow: &'a Flow,
     cause: String,
     /// Time of its last packet.
@@ -153,7 +153,7 @@ struct Dead<'a> {
     siblings: Option<u64>,
 }
 
-impl<'a> Dead<'a> {
+impl<'a> DeadQp<'a> {
     /// Without a reason yet.
     const fn of(flow: &'a Flow) -> Self {
         Self {
@@ -231,7 +231,7 @@ fn died<'a>(
     siblings: &Siblings<'_>,
     flow: &'a Flow,
     end_ns: u64,
-) -> Option<Dead<'a>> {
+) -> Option<DeadQp<'a>> {
     let limits = &input.limits.qp;
     let silent_ns = end_ns.saturating_sub(flow.last_ns);
     let acked = Some(acked(input, loss, flow)?);
@@ -244,12 +244,12 @@ fn died<'a>(
     };
     let last_psn = flow.psn.map(|psn| psn.expected.wrapping_sub(1) & MASK24);
     let open = last_psn.is_some() && acked != last_psn;
-    let dead = Dead { last_psn, acked, retries, ..Dead::of(flow) };
+    let dead = DeadQp { last_psn, acked, retries, ..DeadQp::of(flow) };
     if retries >= limits.retries.max(1) && open && given_up() && !was_answered(input, loss, flow) {
         let cause = fatal_nak(input, flow).unwrap_or("retries exhausted").to_owned();
         let requests = loss.flow(flow.slot).requests.unwrap_or_default();
         let message = requests.stuck_opcode.and_then(|opcode| in_progress(opcode, requests.stuck_bytes));
-        return Some(Dead { cause, message, ..dead });
+        return Some(DeadQp { cause, message, ..dead });
     }
     stopped::requests(input, (loss, siblings), flow, &dead, end_ns)
 }
@@ -290,9 +290,9 @@ fn is_ended(input: &Input<'_>, flow: &Flow) -> bool {
 }
 
 /// The death of the previous connection on a reused queue pair number.
-fn died_before<'a>(input: &Input<'a>, loss: &Loss, flow: &'a Flow) -> Option<Dead<'a>> {
+fn died_before<'a>(input: &Input<'a>, loss: &Loss, flow: &'a Flow) -> Option<DeadQp<'a>> {
     let given_up = loss.flow(flow.slot).given_up?;
-    (given_up.retries >= input.limits.qp.retries.max(1)).then(|| Dead {
+    (given_up.retries >= input.limits.qp.retries.max(1)).then(|| DeadQp {
         cause: "retries exhausted".to_owned(),
         last_ns: given_up.last_ns,
         last_psn: Some(given_up.last_psn),
@@ -301,7 +301,7 @@ fn died_before<'a>(input: &Input<'a>, loss: &Loss, flow: &'a Flow) -> Option<Dea
         acked: Some(given_up.psn.wrapping_sub(1) & MASK24),
         message: in_progress(given_up.opcode, given_up.bytes),
         retries: given_up.retries,
-        ..Dead::of(flow)
+        ..DeadQp::of(flow)
     })
 }
 
@@ -311,7 +311,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     device::check(input, &dead, found);
 }
 
-fn by_packets<'a>(input: &Input<'a>) -> Vec<Dead<'a>> {
+fn by_packets<'a>(input: &Input<'a>) -> Vec<DeadQp<'a>> {
     let (Some(loss), Some(end_ns)) = (&input.sample.metrics.loss, input.facts.window.last_ns) else {
         return Vec::new();
     };
@@ -324,7 +324,7 @@ fn by_packets<'a>(input: &Input<'a>) -> Vec<Dead<'a>> {
         let asks = flow.psn.is_some().then(|| requests(flow)).flatten();
         asks.or_else(|| responses(flow))
     };
-    let mut dead: Vec<Dead<'_>> = reliable.filter_map(of_flow).collect();
+    let mut dead: Vec<DeadQp<'_>> = reliable.filter_map(of_flow).collect();
     // Only for the first to stop, since counting for each of many would take long.
     if let Some(first) = dead.iter_mut().min_by_key(|one| one.last_ns)
         && first.stopped
@@ -335,18 +335,18 @@ fn by_packets<'a>(input: &Input<'a>) -> Vec<Dead<'a>> {
     dead
 }
 
-fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
+fn raise(input: &Input<'_>, dead: &[DeadQp<'_>], found: &mut Vec<Finding>) {
     // The first queue pair to stop may be why the others did.
     let Some(first) = dead.iter().min_by_key(|one| one.last_ns) else { return };
     let until_ns = first.until_ns.or(input.facts.window.last_ns).unwrap_or(0);
     let silent_ns = until_ns.saturating_sub(first.last_ns);
-    let others = once::count(dead.iter().map(|one| one.flow)).saturating_sub(1);
+    let others = dedup::count(dead.iter().map(|one| one.flow)).saturating_sub(1);
     let diagnosis = format!("QP {} died: {}", first.flow.dest_qp, first.cause);
     let parts = [pair(first.flow.src, first.flow.dst), more(others, "QP")];
     let ends = if first.responds { ends::of_answers } else { ends::of_data };
     let (requester, responder) = ends(input, [first.flow]);
     let own = Commands::near(input, first.flow, first.flow.src);
-    let mut by_time: Vec<&Dead<'_>> = dead.iter().collect();
+    let mut by_time: Vec<&DeadQp<'_>> = dead.iter().collect();
     by_time.sort_by_key(|one| one.last_ns);
     let flows: Vec<&Flow> = by_time.iter().map(|one| one.flow).collect();
     let own_qps = by_time.iter().filter_map(|one| own_qp(input, one.flow));

@@ -4,7 +4,7 @@ use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::opcode::Op;
 use std::cmp::Reverse;
 
-use super::{Dead, acked, fatal_nak, in_progress};
+use super::{DeadQp, acked, fatal_nak, in_progress};
 use crate::analysis::Flow;
 use crate::findings::Input;
 use crate::metrics::loss::{Loss, TIMEOUT_PAUSE_NS, in_message::InMessage};
@@ -74,9 +74,9 @@ pub(super) fn requests<'a>(
     input: &Input<'a>,
     (loss, siblings): (&Loss, &Siblings<'_>),
     flow: &'a Flow,
-    dead: &Dead<'a>,
+    dead: &DeadQp<'a>,
     end_ns: u64,
-) -> Option<Dead<'a>> {
+) -> Option<DeadQp<'a>> {
     let silent_ns = end_ns.saturating_sub(flow.last_ns);
     let message = match &loss.in_messages {
         Some(all) => open_request(input, loss, flow, *all.get(&flow.slot)?)?,
@@ -88,7 +88,7 @@ pub(super) fn requests<'a>(
     }
     let cause =
         fatal_nak(input, flow).map_or_else(|| format!("stopped in the middle of a {message}"), str::to_owned);
-    Some(Dead { cause, message: Some(message), stopped: true, ..*dead })
+    Some(DeadQp { cause, message: Some(message), stopped: true, ..*dead })
 }
 
 /// READ responses that stopped in mid-message, at the end of the data; the requester has not repeated its READ: then
@@ -98,7 +98,7 @@ pub(super) fn responses<'a>(
     (loss, siblings): (&Loss, &Siblings<'_>),
     flow: &'a Flow,
     end_ns: u64,
-) -> Option<Dead<'a>> {
+) -> Option<DeadQp<'a>> {
     let at = loss.in_messages.as_ref()?.get(&flow.slot)?;
     let psn = flow.psn_responses.as_ref().filter(|_| at.response)?;
     flow.peer_qp?;
@@ -108,13 +108,13 @@ pub(super) fn responses<'a>(
     {
         return None;
     }
-    Some(Dead {
+    Some(DeadQp {
         cause: "stopped in the middle of a READ response".to_owned(),
         message: Some("RDMA READ".to_owned()),
         last_psn: Some(psn.expected.wrapping_sub(1) & MASK24),
         stopped: true,
         responds: true,
-        ..Dead::of(flow)
+        ..DeadQp::of(flow)
     })
 }
 

@@ -1,7 +1,7 @@
 //! Severity of loss on one side of a tap: each host pair by its own figures, and what may be no loss as information.
 
-use super::sum::Sum;
-use super::taps::nobody_asked;
+use super::counts::LossCounts;
+use super::taps::without_nak;
 use super::{LossyPair, Pair, Side};
 use crate::analysis::loss::Downstream;
 use crate::findings::raise::MAX_FLOWS;
@@ -12,25 +12,25 @@ use crate::util::units::{self, plural};
 /// Caveat of NAKs for packets seen at the tap.
 const SAME_AS_REORDERING: &str = "Reordering downstream looks the same; with adaptive routing, receivers need out-of-order placement (NCCL_IB_ADAPTIVE_ROUTING).";
 
-/// Why packets between two hosts may have been reordered rather than lost.
+/// Reasons why packets between two hosts may have been reordered rather than lost.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Doubt {
+pub(super) struct ReorderingDoubt {
     /// Nothing triggered a retransmission: what filled the gaps may be originals that arrived out of order.
-    unasked: bool,
+    without_nak: bool,
     /// Enough of the lost PSNs may have been reordered.
     doubtful: bool,
     /// The episodes downstream of the tap, as it sees them. `None`: upstream.
     downstream: Option<Downstream>,
 }
 
-impl Doubt {
+impl ReorderingDoubt {
     pub(super) fn of(input: &Input<'_>, side: Side, hosts: (Address, Address), pair: &Pair<'_>) -> Self {
-        if side == Side::After {
+        if side == Side::Downstream {
             return Self { downstream: Some(pair.downstream()), ..Self::default() };
         }
         let (late, lost) = pair.doubtful;
         Self {
-            unasked: pair.reliable && nobody_asked(input, hosts),
+            without_nak: pair.reliable && without_nak(input, hosts),
             doubtful: late > 0 && late as f64 >= input.limits.loss.doubtful * lost as f64,
             downstream: None,
         }
@@ -38,18 +38,18 @@ impl Doubt {
 
     /// True if it may all be reordering.
     pub(super) fn any(self) -> bool {
-        self.unasked || self.doubtful || self.downstream.is_some_and(|what| what != Downstream::Loss)
+        self.without_nak || self.doubtful || self.downstream.is_some_and(|what| what != Downstream::Loss)
     }
 
     /// Adds the evidence, its caveats and what to do about it to the finding of which this pair is the worst.
-    pub(super) fn said(self, mut raise: Raise, worst: &Pair<'_>) -> Raise {
+    pub(super) fn add_to(self, mut raise: Raise, worst: &Pair<'_>) -> Raise {
         if self.any() {
             raise = raise.evidence("or_reordering", true);
         }
         if self.downstream.is_some_and(|what| what != Downstream::Loss) {
             raise = raise.caveat(SAME_AS_REORDERING);
         }
-        if self.unasked {
+        if self.without_nak {
             raise = raise.caveat("No NAK or timeout triggered these packets: they may be reordered originals; a constant IPv4 identification does not distinguish those from retransmissions.");
         }
         if self.doubtful {
@@ -59,7 +59,7 @@ impl Doubt {
             ));
         }
         // Where packets are seen out of order, or none was asked for, this comes first.
-        if self.unasked || self.doubtful || self.downstream == Some(Downstream::ReorderingOrLoss) {
+        if self.without_nak || self.doubtful || self.downstream == Some(Downstream::ReorderingOrLoss) {
             raise = raise.step("If the fabric sprays packets or uses adaptive routing, enable out-of-order placement on the receivers (NCCL_IB_ADAPTIVE_ROUTING=1, and the NIC's adaptive retransmission settings).", ByHand::Job);
         }
         raise
@@ -82,7 +82,7 @@ impl Pair<'_> {
 
 /// Severity of this share of packets that two hosts lost for certain.
 fn graded(input: &Input<'_>, side: Side, (src, dst): (Address, Address), ratio: f64) -> Severity {
-    let known = || side == Side::Before || input.facts.between(dst, src).next().is_some();
+    let known = || side == Side::Upstream || input.facts.between(dst, src).next().is_some();
     if ratio >= input.limits.loss.critical_ratio && known() { Severity::Critical } else { Severity::Warning }
 }
 
@@ -93,7 +93,7 @@ pub(super) fn grade(input: &Input<'_>, side: Side, bad: &[LossyPair<'_>]) -> Sev
     let few = bad.iter().all(|(_, pair)| !pair.sum.is_enough(&input.limits.loss));
     match (worst, bad.first()) {
         (Some(Severity::Warning), Some((hosts, _))) if few => {
-            graded(input, side, *hosts, Sum::of_all(bad.iter().map(|(_, pair)| pair.sum)).ratio())
+            graded(input, side, *hosts, LossCounts::of_all(bad.iter().map(|(_, pair)| pair.sum)).ratio())
         }
         (worst, _) => worst.unwrap_or(Severity::Info),
     }
@@ -105,7 +105,7 @@ pub(super) fn in_words(input: &Input<'_>, side: Side, bad: &[LossyPair<'_>]) -> 
     let differ = bad.first().is_some_and(|first| bad.iter().any(|one| severity(one) != severity(first)));
     let one = |one: &LossyPair<'_>| {
         let ((src, dst), pair) = one;
-        let at_least = if side == Side::After || pair.at_least() { "at least " } else { "" };
+        let at_least = if side == Side::Downstream || pair.at_least() { "at least " } else { "" };
         let severity = if differ { format!(", {}", severity(one).name()) } else { String::new() };
         format!("{src} → {dst} ({at_least}{}{severity})", units::ratio(Some(pair.sum.ratio())))
     };
@@ -113,20 +113,20 @@ pub(super) fn in_words(input: &Input<'_>, side: Side, bad: &[LossyPair<'_>]) -> 
 }
 
 /// The diagnosis with its figure.
-pub(super) fn headline(side: Side, link: &str, worst: &Pair<'_>, sum: Sum, answers: bool) -> String {
-    let Sum { lost, packets, .. } = sum;
+pub(super) fn headline(side: Side, link: &str, worst: &Pair<'_>, sum: LossCounts, answers: bool) -> String {
+    let LossCounts { lost, packets, .. } = sum;
     let lost_words = units::count(lost);
     match side {
-        Side::Before if worst.doubt.any() => {
+        Side::Upstream if worst.doubt.any() => {
             format!("Reordering or loss upstream of {link}: {}", plural(lost, "packet"))
         }
-        Side::Before => format!(
+        Side::Upstream => format!(
             "Loss upstream of {link}: {}{lost_words} of {} ({})",
             if worst.at_least() { "at least " } else { "" },
             plural(packets, "packet"),
             units::ratio(Some(sum.ratio()))
         ),
-        Side::After => match shown_by(worst, answers) {
+        Side::Downstream => match shown_by(worst, answers) {
             Some(shown) => {
                 let what = match shown {
                     Downstream::Loss => "repeated READ",

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::sum::Sum;
+use super::counts::LossCounts;
 use super::{Limits, LossyPair, Side, is_partial};
 use crate::analysis::Flow;
-use crate::findings::once::{Name, name};
+use crate::findings::dedup::{Name, name};
+use crate::findings::period::{Evaluated, Period};
 use crate::findings::raise::MAX_FLOWS;
-use crate::findings::span::{Judged, Span};
 use crate::findings::title::short;
 use crate::findings::{Input, Severity};
 use crate::sample::{Address, Direction};
@@ -20,7 +20,7 @@ pub(super) struct Lossy<'a> {
     pub(super) links: Vec<&'a str>,
     /// The flows that pass them, by hosts.
     flows: Vec<&'a Flow>,
-    pub(super) judged: Judged<Vec<LossyPair<'a>>>,
+    pub(super) judged: Evaluated<Vec<LossyPair<'a>>>,
     /// Severity of the worst of them: a link that loses little does not make another one better.
     pub(super) severity: Severity,
     /// True if its packets were lost for certain; else they may have been reordered.
@@ -31,7 +31,7 @@ impl<'a> Lossy<'a> {
     pub(super) fn new(
         link: &'a str,
         flows: Vec<&'a Flow>,
-        judged: Judged<Vec<LossyPair<'a>>>,
+        judged: Evaluated<Vec<LossyPair<'a>>>,
         certain: bool,
     ) -> Self {
         Self { links: vec![link], flows, judged, severity: Severity::Info, certain }
@@ -50,7 +50,7 @@ impl<'a> Lossy<'a> {
     /// True if certainty, time and direction are the same, and enough of the host pairs of both.
     fn is_with(&self, other: &Self, limits: &Limits) -> bool {
         let is_alike = self.certain == other.certain
-            && self.judged.span == other.judged.span
+            && self.judged.period == other.judged.period
             && self.direction() == other.direction();
         is_alike && {
             let (own, others) = (self.hosts(), other.hosts());
@@ -73,18 +73,18 @@ impl<'a> Lossy<'a> {
 pub(super) fn join<'a>(
     limits: &Limits,
     one_by_one: Vec<Lossy<'a>>,
-    judge: impl Fn(&[&'a Flow], bool) -> Option<Judged<Vec<LossyPair<'a>>>>,
+    judge: impl Fn(&[&'a Flow], bool) -> Option<Evaluated<Vec<LossyPair<'a>>>>,
     lost: impl Fn(&Flow) -> u64,
 ) -> Vec<Lossy<'a>> {
     let mut joined: Vec<Lossy<'a>> = Vec::new();
     // Places by the hosts that they have had: there may be thousands.
-    let mut by_hosts: Map<(Span, (Address, Address)), Vec<usize>> = Map::default();
+    let mut by_hosts: Map<(Period, (Address, Address)), Vec<usize>> = Map::default();
     for one in one_by_one {
         let hosts = one.hosts();
         // Without a pair in common they are only one where the threshold asks for none.
         let near: BTreeSet<usize> = if limits.same_pairs > 0.0 {
             let of = |hosts: &(Address, Address)| {
-                by_hosts.get(&(one.judged.span, *hosts)).into_iter().flatten().copied()
+                by_hosts.get(&(one.judged.period, *hosts)).into_iter().flatten().copied()
             };
             hosts.iter().flat_map(of).collect()
         } else {
@@ -106,9 +106,9 @@ pub(super) fn join<'a>(
             joined.push(one);
             joined.len() - 1
         };
-        let span = joined[at].judged.span;
+        let period = joined[at].judged.period;
         for hosts in joined[at].hosts() {
-            let known = by_hosts.entry((span, hosts)).or_default();
+            let known = by_hosts.entry((period, hosts)).or_default();
             if known.last() != Some(&at) {
                 known.push(at);
             }
@@ -123,12 +123,12 @@ pub(super) fn by_link(
     links: &[&str],
     bad: &[LossyPair<'_>],
     side: Side,
-    span: &Span,
+    period: &Period,
 ) -> Vec<String> {
     let of = |link: &&str| {
         let flows = bad.iter().flat_map(|((src, dst), _)| input.facts.between(*src, *dst));
         let own = flows.filter(|flow| flow.link == **link);
-        let sum = Sum::of_all(own.map(|flow| Sum::of(input.facts, flow, side, span)));
+        let sum = LossCounts::of_all(own.map(|flow| LossCounts::of(input.facts, flow, side, period)));
         format!("{} ({})", short(link), units::ratio(Some(sum.ratio())))
     };
     links.iter().take(MAX_FLOWS).map(of).collect()

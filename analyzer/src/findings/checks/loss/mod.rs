@@ -1,9 +1,9 @@
 //! Packet loss, upstream or downstream of the tap.
 
+mod counts;
 mod grade;
 mod links;
 mod steps;
-mod sum;
 pub(super) mod taps;
 #[cfg(test)]
 mod tests;
@@ -17,24 +17,25 @@ use super::ends;
 use super::tool::own_between;
 use crate::analysis::loss::Downstream;
 use crate::analysis::{Episodes, Facts, Flow, Loss};
+use crate::findings::dedup::name;
 use crate::findings::ids;
 use crate::findings::not_evaluated::flows_not_evaluated;
-use crate::findings::once::name;
-use crate::findings::span::{Cost, Span, Wait, all_of, impact, latest, run, scaled, spans};
+use crate::findings::period::{Cost, Period, Wait, all_of, impact, latest, periods, run, scaled};
 use crate::findings::{
-    Entry, Family, Finding, Hop, Input, Measure, Need, Place, Problem, Raise, Severity, Unit, label, title,
+    Entry, Family, Finding, Hop, Input, Measure, Place, Problem, Raise, RequiredData, Severity, Unit, label,
+    title,
 };
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
 use crate::util::units::plural;
-use grade::{Doubt, grade, headline, in_words, shown_by};
+use counts::LossCounts;
+use grade::{ReorderingDoubt, grade, headline, in_words, shown_by};
 use links::Lossy;
-use sum::Sum;
 use taps::{Ends, own_loss, with_own_loss};
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
-    entries: &[BEFORE, AFTER, BETWEEN],
+    entries: &[UPSTREAM, DOWNSTREAM, BETWEEN],
     limits: &[Limits::META],
     evidence: &[
         label("loss_ratio", "loss ratio", Unit::Ratio),
@@ -86,7 +87,7 @@ macro_rules! downstream {
 const BOTH_SIDES: &str = "Loss on both sides of this tap at once suggests a cause common to all hops (PFC off for this priority, a DSCP \
      that no hop maps to it) rather than one bad cable.";
 
-pub(super) const BEFORE: Entry = Entry {
+pub(super) const UPSTREAM: Entry = Entry {
     id: ids::LOSS_BEFORE_TAP,
     rank: 220,
     causes: &[
@@ -98,7 +99,7 @@ pub(super) const BEFORE: Entry = Entry {
         ids::PFC_ON_WRONG_PRIORITY,
         ids::ICRC_ERRORS,
     ],
-    needs: &[Need::Loss, Need::Sequences],
+    needs: &[RequiredData::Loss, RequiredData::Sequences],
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss upstream of this tap",
     meaning: "Packets are lost between the sender and this tap. Each loss makes a go-back-N sender retransmit all that is in flight.",
@@ -128,7 +129,7 @@ pub(super) const BEFORE: Entry = Entry {
     caveat: "Packets dropped before rocescope saw them look the same where the sender retransmits for another reason; with any of those, the title ends with \"may be capture loss\".",
     ..Entry::of(Problem::Loss)
 };
-pub(super) const AFTER: Entry = Entry {
+pub(super) const DOWNSTREAM: Entry = Entry {
     id: ids::LOSS_AFTER_TAP,
     rank: 230,
     causes: &[
@@ -139,7 +140,7 @@ pub(super) const AFTER: Entry = Entry {
         ids::DEVICE_DISCARDS,
         ids::PFC_ON_WRONG_PRIORITY,
     ],
-    needs: &[Need::Loss, Need::Sequences],
+    needs: &[RequiredData::Loss, RequiredData::Sequences],
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss downstream of this tap",
     meaning: "Receivers send sequence-error NAKs for packets that passed this tap, or requesters repeat READs whose responses did: the packets were lost downstream, or arrived corrupt or out of order, which most receivers treat like a loss. One tap alone cannot tell these apart.",
@@ -159,7 +160,7 @@ pub(super) const BETWEEN: Entry = Entry {
     id: ids::LOSS_BETWEEN_TAPS,
     rank: 210,
     causes: &[ids::PATH_MTU_BLACK_HOLE, ids::PATH_REWRITTEN],
-    needs: &[Need::Taps, Need::TapOrder, Need::UcAtNextTap],
+    needs: &[RequiredData::Taps, RequiredData::TapOrder, RequiredData::UcAtNextTap],
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss between two taps",
     meaning: "Packets that passed one tap did not pass the next tap on their path: they are lost between the two.",
@@ -206,7 +207,7 @@ limits! {
 #[derive(Default)]
 pub(super) struct Pair<'a> {
     flows: Vec<(&'a Flow, u64)>,
-    sum: Sum,
+    sum: LossCounts,
     longest_ns: u64,
     largest: u64,
     timeouts: u64,
@@ -219,8 +220,8 @@ pub(super) struct Pair<'a> {
     /// Lost PSNs that may have been reordered (`lost_or_reordered`), and all lost PSNs.
     pub(super) doubtful: (u64, u64),
     pub(super) reliable: bool,
-    /// Why nothing may have been lost.
-    doubt: Doubt,
+    /// Reasons why nothing may have been lost.
+    doubt: ReorderingDoubt,
 }
 
 impl<'a> Pair<'a> {
@@ -242,8 +243,8 @@ impl<'a> Pair<'a> {
         self.flows.iter().max_by_key(|(_, lost)| *lost).map(|(flow, _)| *flow)
     }
 
-    fn add(&mut self, facts: &Facts, flow: &'a Flow, side: Side, span: &Span) {
-        let sum = Sum::of(facts, flow, side, span);
+    fn add(&mut self, facts: &Facts, flow: &'a Flow, side: Side, period: &Period) {
+        let sum = LossCounts::of(facts, flow, side, period);
         self.sum.add(sum);
         let (mut timeouts, mut reordered, mut doubtful, mut lost) = (0, 0, 0, 0);
         for loss in flow.losses().iter().flatten() {
@@ -255,23 +256,23 @@ impl<'a> Pair<'a> {
             timeouts += loss.timeouts;
             reordered += loss.recovered;
         }
-        let lost = span.count(flow, Signal::Lost, lost);
-        self.doubtful.0 += span.count(flow, Signal::Doubtful, doubtful).min(lost);
+        let lost = period.count(flow, Signal::Lost, lost);
+        self.doubtful.0 += period.count(flow, Signal::Doubtful, doubtful).min(lost);
         self.doubtful.1 += lost;
         if let Some(responses) = flow.loss_responses.get() {
-            if side == Side::After {
-                let (all, after_silence) = rereads(flow, &responses, span);
+            if side == Side::Downstream {
+                let (all, after_silence) = rereads(flow, &responses, period);
                 self.rereads.0 += all;
                 self.rereads.1 += after_silence;
             } else if responses.lost > 0 {
                 let requests = facts.requests_answered_by(flow);
                 let timed_out = |other: &Flow| other.loss.get().map_or(0, |loss| loss.timeouts);
                 self.requesters_timed_out +=
-                    requests.map(|other| span.count(other, Signal::Timeout, timed_out(other))).sum::<u64>();
+                    requests.map(|other| period.count(other, Signal::Timeout, timed_out(other))).sum::<u64>();
             }
         }
-        self.timeouts += span.count(flow, Signal::Timeout, timeouts);
-        self.reordered += span.count(flow, Signal::Reordered, reordered);
+        self.timeouts += period.count(flow, Signal::Timeout, timeouts);
+        self.reordered += period.count(flow, Signal::Reordered, reordered);
         self.reliable |= sum.lost > 0 && !flow.is_uc();
         if sum.lost > 0 {
             self.flows.push((flow, sum.lost));
@@ -279,13 +280,13 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Loss episodes of a flow's responses downstream of the tap in a span, and those after a silence of the requester. The
-/// times are those of both its sequences: those of requests count in proportion.
-fn rereads(flow: &Flow, responses: &Loss, span: &Span) -> (u64, u64) {
+/// Loss episodes of a flow's responses downstream of the tap in a period, and those after a silence of the requester.
+/// The times are those of both its sequences: those of requests count in proportion.
+fn rereads(flow: &Flow, responses: &Loss, period: &Period) -> (u64, u64) {
     let of_both = |of: fn(&Loss) -> u64| flow.losses().iter().flatten().map(of).sum::<u64>();
     let in_span = |signal, of: fn(&Loss) -> u64| {
         let all = of_both(of);
-        scaled(span.count(flow, signal, all), of(responses), all)
+        scaled(period.count(flow, signal, all), of(responses), all)
     };
     let episodes = in_span(Signal::LossDownstream, |loss| loss.after_tap.episodes.or_zero());
     let silent_ns = in_span(Signal::RecoveryDownstream, |loss| loss.after_tap.total_ns.unwrap_or(0));
@@ -296,18 +297,18 @@ fn rereads(flow: &Flow, responses: &Loss, span: &Span) -> (u64, u64) {
 /// counts once.
 #[derive(Default)]
 struct Tap {
-    reliable: Sum,
-    unreliable: Sum,
+    reliable: LossCounts,
+    unreliable: LossCounts,
 }
 
 impl Tap {
     /// From flows sorted by name.
-    fn of(input: &Input<'_>, by_name: &[&Flow], side: Side, span: &Span) -> Self {
+    fn of(input: &Input<'_>, by_name: &[&Flow], side: Side, period: &Period) -> Self {
         let mut tap = Self::default();
         for flows in by_name.chunk_by(|a, b| name(a) == name(b)) {
-            let mut most = Sum::default();
+            let mut most = LossCounts::default();
             for flow in flows {
-                let sum = Sum::of(input.facts, flow, side, span);
+                let sum = LossCounts::of(input.facts, flow, side, period);
                 if is_partial(&input.limits.loss, flow) {
                     most.add(sum);
                     continue;
@@ -341,12 +342,12 @@ fn tap_of<'a>(limits: &Limits, flow: &'a Flow) -> &'a str {
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let ends = Ends::of(input.facts);
     let from = found.len();
-    sides(input, &ends, Side::Before, found);
-    sides(input, &ends, Side::After, found);
+    sides(input, &ends, Side::Upstream, found);
+    sides(input, &ends, Side::Downstream, found);
     // Of certain loss: what may be reordering has another cause.
     let certain = |one: &&mut Finding| one.is_problem();
     let own = || found.iter().skip(from).filter(|one| one.is_problem());
-    if own().any(|one| one.id == BEFORE.id) && own().any(|one| one.id == AFTER.id) {
+    if own().any(|one| one.id == UPSTREAM.id) && own().any(|one| one.id == DOWNSTREAM.id) {
         for finding in found.iter_mut().skip(from).filter(certain) {
             let _ = write!(finding.advice, " {BOTH_SIDES}");
         }
@@ -356,37 +357,37 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
-    Before,
-    After,
+    Upstream,
+    Downstream,
 }
 
 impl Side {
     fn of(self, loss: &Loss) -> &Episodes {
         match self {
-            Self::Before => &loss.before_tap,
-            Self::After => &loss.after_tap,
+            Self::Upstream => &loss.before_tap,
+            Self::Downstream => &loss.after_tap,
         }
     }
 
     pub(super) const fn signal(self) -> Signal {
         match self {
-            Self::Before => Signal::LossUpstream,
-            Self::After => Signal::LossDownstream,
+            Self::Upstream => Signal::LossUpstream,
+            Self::Downstream => Signal::LossDownstream,
         }
     }
 
     /// The host of the two that is on this side.
     pub(super) const fn far(self, src: &Address, dst: &Address) -> Address {
         match self {
-            Self::Before => *src,
-            Self::After => *dst,
+            Self::Upstream => *src,
+            Self::Downstream => *dst,
         }
     }
 
     const fn hop(self) -> Hop {
         match self {
-            Self::Before => Hop::Upstream,
-            Self::After => Hop::Downstream,
+            Self::Upstream => Hop::Upstream,
+            Self::Downstream => Hop::Downstream,
         }
     }
 }
@@ -398,14 +399,14 @@ fn sides<'a>(input: &Input<'a>, ends: &Ends<'_>, side: Side, found: &mut Vec<Fin
     }
     let mut raised: Vec<Lossy<'_>> = Vec::new();
     for flows in taps.values() {
-        let spans = spans(flows.iter().copied(), &[side.signal()]);
+        let periods = periods(flows.iter().copied(), &[side.signal()]);
         // The traffic at the tap is the same for all of its links. Sorting a million flows takes a twentieth of the
         // time of a map.
         let mut by_name = flows.clone();
         by_name.sort_by_key(|flow| name(flow));
-        let known: Vec<(Span, Tap)> =
-            spans.iter().map(|span| (*span, Tap::of(input, &by_name, side, span))).collect();
-        let all = all_of(&spans, Span::whole(0, 0));
+        let known: Vec<(Period, Tap)> =
+            periods.iter().map(|period| (*period, Tap::of(input, &by_name, side, period))).collect();
+        let all = all_of(&periods, Period::whole(0, 0));
         let whole = LazyCell::new(|| Tap::of(input, &by_name, side, &all));
         let mut links: BTreeMap<&'a str, Vec<&'a Flow>> = BTreeMap::new();
         for &flow in flows {
@@ -415,17 +416,17 @@ fn sides<'a>(input: &Input<'a>, ends: &Ends<'_>, side: Side, found: &mut Vec<Fin
         // severity, or the figures, of the other.
         let has_doubtful = Cell::new(false);
         let judge = |own: &[&'a Flow], certain: bool| {
-            let in_span = |span: &Span| {
+            let in_span = |period: &Period| {
                 let tap =
-                    known.iter().find(|(known, _)| known == span).map_or_else(|| &*whole, |(_, tap)| tap);
-                let mut bad = bad(input, own, side, span, tap);
+                    known.iter().find(|(known, _)| known == period).map_or_else(|| &*whole, |(_, tap)| tap);
+                let mut bad = bad(input, own, side, period, tap);
                 has_doubtful.set(has_doubtful.get() || bad.iter().any(|(_, pair)| !pair.is_certain()));
                 bad.retain(|(_, pair)| pair.is_certain() == certain);
-                let ratio = Sum::of_all(bad.iter().map(|(_, pair)| pair.sum)).ratio();
+                let ratio = LossCounts::of_all(bad.iter().map(|(_, pair)| pair.sum)).ratio();
                 (!bad.is_empty()).then_some((bad, Some(ratio)))
             };
             let whole_run = seen(own, side).unwrap_or_else(|| run(own.iter().copied()));
-            latest(&spans, whole_run, in_span)
+            latest(&periods, whole_run, in_span)
         };
         let lossy = |(link, mut own): (&'a str, Vec<&'a Flow>)| {
             own.sort_by_key(|flow| (flow.src, flow.dst));
@@ -454,21 +455,27 @@ fn sides<'a>(input: &Input<'a>, ends: &Ends<'_>, side: Side, found: &mut Vec<Fin
 }
 
 /// From the first episode to the last of these flows; `None` without episodes.
-fn seen(flows: &[&Flow], side: Side) -> Option<Span> {
+fn seen(flows: &[&Flow], side: Side) -> Option<Period> {
     let losses = flows.iter().flat_map(|flow| flow.losses()).flatten();
     let ends: Vec<(u64, u64)> =
         losses.filter_map(|loss| side.of(&loss).first_ns.zip(side.of(&loss).last_ns)).collect();
     let first_ns = ends.iter().map(|(first, _)| *first).min()?;
-    Some(Span::whole(first_ns, ends.iter().map(|(_, last)| *last).max()?))
+    Some(Period::whole(first_ns, ends.iter().map(|(_, last)| *last).max()?))
 }
 
-/// The host pairs with too much loss on one side of a link in a time span, worst first.
-fn bad<'a>(input: &Input<'a>, flows: &[&'a Flow], side: Side, span: &Span, tap: &Tap) -> Vec<LossyPair<'a>> {
+/// The host pairs with too much loss on one side of a link in a period, worst first.
+fn bad<'a>(
+    input: &Input<'a>,
+    flows: &[&'a Flow],
+    side: Side,
+    period: &Period,
+    tap: &Tap,
+) -> Vec<LossyPair<'a>> {
     let limits = &input.limits.loss;
     let pairs = flows.chunk_by(|a, b| (a.src, a.dst) == (b.src, b.dst)).filter_map(|flows| {
         let mut pair = Pair::default();
         for flow in flows {
-            pair.add(input.facts, flow, side, span);
+            pair.add(input.facts, flow, side, period);
         }
         let hosts = flows.first().map(|flow| (flow.src, flow.dst))?;
         Some((hosts, pair))
@@ -483,7 +490,7 @@ fn bad<'a>(input: &Input<'a>, flows: &[&'a Flow], side: Side, span: &Span, tap: 
         .filter(|(_, pair)| enough(pair))
         // With senders that do not retransmit, this pattern also arises when a capture has every other packet.
         .filter(|(_, pair)| pair.reliable || pair.sum.ratio() < limits.other_way)
-        .map(|(hosts, pair)| (hosts, Pair { doubt: Doubt::of(input, side, hosts, &pair), ..pair }))
+        .map(|(hosts, pair)| (hosts, Pair { doubt: ReorderingDoubt::of(input, side, hosts, &pair), ..pair }))
         .collect();
     let weight = |pair: &Pair<'_>| (pair.reliable, pair.sum.is_enough(limits));
     bad.sort_by(|(_, a), (_, b)| {
@@ -498,18 +505,18 @@ pub(super) type LossyPair<'a> = ((Address, Address), Pair<'a>);
 /// Names the pairs of hosts that lose on one side of a link, or of several that are one place, the worst first.
 fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, not_evaluated: u64, found: &mut Vec<Finding>) {
     let (links, judged) = (&place.links[..], &place.judged);
-    let (span, bad) = (&judged.span, &judged.what);
+    let (period, bad) = (&judged.period, &judged.what);
     let Some((((src, dst), worst), others)) = bad.split_first() else { return };
     let answers = input.facts.between(*dst, *src).next().is_some();
-    let all = Sum::of_all(bad.iter().map(|(_, pair)| pair.sum));
-    let dropped = own_between(input, (!span.is_whole()).then_some((span.first_ns, span.last_ns)));
+    let all = LossCounts::of_all(bad.iter().map(|(_, pair)| pair.sum));
+    let dropped = own_between(input, (!period.is_whole()).then_some((period.first_ns, period.last_ns)));
     // A link that loses little does not make another one better.
     let severity = place.severity.max(grade(input, side, bad));
     let most = |of: fn(&Pair<'_>) -> u64| bad.iter().map(|(_, pair)| of(pair)).max().filter(|n| *n > 0);
-    let entry = if side == Side::Before { &BEFORE } else { &AFTER };
+    let entry = if side == Side::Upstream { &UPSTREAM } else { &DOWNSTREAM };
     let lossy = || bad.iter().flat_map(|(_, pair)| pair.flows.iter().map(|(flow, _)| *flow));
     let Some((first, _)) = worst.flows.first() else { return };
-    let waits = [if side == Side::Before { Wait::RecoveryUpstream } else { Wait::RecoveryDownstream }];
+    let waits = [if side == Side::Upstream { Wait::RecoveryUpstream } else { Wait::RecoveryDownstream }];
     let cost = Cost { ratio: Some(all.ratio()), signal: Signal::Retransmitted, waits: &waits };
     let (requester, responder) = ends::of_lost(input, lossy());
     let sum = if others.is_empty() { worst.sum } else { all };
@@ -523,8 +530,8 @@ fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, not_evaluated: u64, f
         .evidence("loss_ratio", all.ratio())
         .worst_ratio(worst.sum.ratio());
     raise = match side {
-        Side::Before => raise.evidence("lost", all.lost),
-        Side::After => raise.nak_episodes(Some(all.lost), shown_by(worst, answers)),
+        Side::Upstream => raise.evidence("lost", all.lost),
+        Side::Downstream => raise.nak_episodes(Some(all.lost), shown_by(worst, answers)),
     };
     raise = raise
         .evidence("packets", all.packets)
@@ -538,23 +545,23 @@ fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, not_evaluated: u64, f
         .flows(in_turn(bad))
         .place(Place::links(input, links, first.direction).hop(side.hop()))
         .ends(requester, responder)
-        .impact(impact(span, lossy(), &cost))
+        .impact(impact(period, lossy(), &cost))
         .owns(if severity > Severity::Info { &[ids::RETRY_TIMEOUTS] } else { &[] })
         .episodes(judged.episodes.clone())
         .of_all_episodes(&["longest_ns", "largest"]);
     if links.len() > 1 {
-        raise = raise.evidence("by_link", links::by_link(input, links, bad, side, span));
+        raise = raise.evidence("by_link", links::by_link(input, links, bad, side, period));
     }
     // An episode downstream is one packet or more.
-    if side == Side::After || bad.iter().any(|(_, pair)| pair.at_least()) {
+    if side == Side::Downstream || bad.iter().any(|(_, pair)| pair.at_least()) {
         raise = raise.lower_bound();
     }
-    if !answers && side == Side::After {
+    if !answers && side == Side::Downstream {
         raise = raise.caveat(
             "The reverse direction was not captured: the sender may also have retransmitted after RNR NAKs or timeouts.",
         );
     }
-    raise = worst.doubt.said(raise, worst);
+    raise = worst.doubt.add_to(raise, worst);
     let far: BTreeSet<Address> = bad.iter().map(|((src, dst), _)| side.far(src, dst)).collect();
     steps::steps(with_own_loss(dropped, raise), input, side, links, (first, far.len())).into(found);
 }

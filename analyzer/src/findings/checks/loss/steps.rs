@@ -24,8 +24,8 @@ pub(super) fn steps(
         if others == 0 { far.to_string() } else { format!("{far} and {}", plural(others, "more host")) };
     // The port of this host is on the side that frames come from, or go to.
     let ours = match flow.direction {
-        Some(Direction::Ingress) => side == Side::Before,
-        Some(Direction::Egress) => side == Side::After,
+        Some(Direction::Ingress) => side == Side::Upstream,
+        Some(Direction::Egress) => side == Side::Downstream,
         None => false,
     };
     // What holds for the whole path is asked of the sender, on whichever side the loss is.

@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 
 use super::{BETWEEN, Side};
-use crate::analysis::{Between, Facts, Flow, TapFlow};
+use crate::analysis::{BetweenTaps, Facts, Flow, TapFlow};
 use crate::findings::checks::ends;
 use crate::findings::checks::tool::own_between;
 use crate::findings::command::class_of;
+use crate::findings::dedup::{Name, name};
 use crate::findings::ids;
-use crate::findings::once::{Name, name};
-use crate::findings::span::{Cost, Span, Wait, impact, run, scaled};
+use crate::findings::period::{Cost, Period, Wait, impact, run, scaled};
 use crate::findings::title::{self, pair, short};
 use crate::findings::{ByHand, Commands, Episode, Finding, Hop, Impact, Input, Place, Raise, Severity};
 use crate::metrics::loss::signal_intervals::Signal;
@@ -47,8 +47,8 @@ impl<'a> Ends<'a> {
     pub(in crate::findings) fn covers(&self, side: Side, flow: &Flow) -> bool {
         let key = (flow.link.as_str(), name(flow));
         match side {
-            Side::Before => self.behind.contains(&key),
-            Side::After => self.ahead.contains(&key),
+            Side::Upstream => self.behind.contains(&key),
+            Side::Downstream => self.ahead.contains(&key),
         }
     }
 }
@@ -60,7 +60,7 @@ fn see_different(tap: &TapFlow) -> bool {
 }
 
 /// The flows that lose packets between two taps, as seen at the first tap.
-fn at_first<'a>(input: &Input<'a>, between: &Between<'a>) -> Vec<&'a Flow> {
+fn at_first<'a>(input: &Input<'a>, between: &BetweenTaps<'a>) -> Vec<&'a Flow> {
     let at_first = |flow: &&Flow| {
         input.facts.to_qp(flow.src, flow.dst, flow.dest_qp).find(|other| other.link == between.from)
     };
@@ -68,7 +68,7 @@ fn at_first<'a>(input: &Input<'a>, between: &Between<'a>) -> Vec<&'a Flow> {
 }
 
 /// The first tap sees retransmissions and silences of the sender; the second sees when the gaps are filled.
-fn cost(between: &Between<'_>, sent: &[&Flow]) -> Impact {
+fn cost(between: &BetweenTaps<'_>, sent: &[&Flow]) -> Impact {
     let whole = run(between.flows.iter().copied());
     let cost = |flows: &[&Flow], waits: &[Wait]| {
         let cost = Cost { ratio: Some(between.ratio()), signal: Signal::Retransmitted, waits };
@@ -81,13 +81,13 @@ fn cost(between: &Between<'_>, sent: &[&Flow]) -> Impact {
 
 /// Packets that both taps saw between the first and the last lost one, estimated from the packets at the first tap,
 /// whose clock the times use.
-fn in_episode(input: &Input<'_>, between: &Between<'_>) -> u64 {
+fn in_episode(input: &Input<'_>, between: &BetweenTaps<'_>) -> u64 {
     let Some((first_ns, last_ns)) = between.seen_ns else { return between.matched };
-    let span = Span::episode_of(first_ns, last_ns);
+    let period = Period::episode_of(first_ns, last_ns);
     let sent = at_first(input, between);
-    let packets = |span: &Span| sent.iter().map(|flow| span.packets(input.facts, flow)).sum::<u64>();
-    let all = packets(&Span::whole(first_ns, last_ns));
-    scaled(packets(&span), between.matched, all)
+    let packets = |period: &Period| sent.iter().map(|flow| period.packets(input.facts, flow)).sum::<u64>();
+    let all = packets(&Period::whole(first_ns, last_ns));
+    scaled(packets(&period), between.matched, all)
 }
 
 /// Raises loss between taps.
@@ -104,7 +104,7 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
     for mut one in bad {
         let lost = |flow: &Flow| flow.losses().iter().flatten().map(|loss| loss.lost).sum::<u64>();
         one.flows.sort_by_key(|flow| Reverse(lost(flow)));
-        let Between { from, to, src, dst, vanished, .. } = &one;
+        let BetweenTaps { from, to, src, dst, vanished, .. } = &one;
         let diagnosis = format!(
             "Loss between {} and {}: {} of {} ({})",
             short(from),
@@ -156,7 +156,7 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
 }
 
 /// True if a receiver's ACKs are captured and neither they nor a timeout triggered a retransmission.
-pub(super) fn nobody_asked(input: &Input<'_>, (src, dst): (Address, Address)) -> bool {
+pub(super) fn without_nak(input: &Input<'_>, (src, dst): (Address, Address)) -> bool {
     let between = |from, to| input.facts.between(from, to);
     let asked = |flow: &Flow| flow.ack.rnr_naks + flow.ack.naks.total() + flow.ack.unknown > 0;
     let lost_answers = |flow: &Flow| flow.loss_responses.get().is_some_and(|loss| loss.lost > 0);

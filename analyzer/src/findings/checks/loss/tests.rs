@@ -285,7 +285,7 @@ fn where_one_direction_is_seen_it_is_not_known_who_asked() {
 }
 
 /// 1,000 requests, of which receivers asked for some in nine episodes, with this many retransmissions.
-fn asked(retransmitted: u64) -> Sample {
+fn with_naks(retransmitted: u64) -> Sample {
     let mut sample = lossy(0, 9, 1);
     sample.flows[0].stats.packets = 10_000;
     let requests = sample.metrics.loss.as_mut().unwrap().flows.get_mut(&0).unwrap().requests.as_mut();
@@ -295,19 +295,19 @@ fn asked(retransmitted: u64) -> Sample {
 
 #[test]
 fn retransmissions_after_naks_cost_the_same_lost_or_reordered() {
-    let warned = by_id(&asked(100), "retry.storm").unwrap();
+    let warned = by_id(&with_naks(100), "retry.storm").unwrap();
     assert_eq!(warned.severity, Severity::Warning);
     let title = "Loss or reordering downstream: 1.00 % retransmitted, 10.0.0.1 → 10.0.0.2";
     assert_eq!((warned.title.as_str(), &warned.evidence["retransmitted"]), (title, &100.into()));
-    let downstream = by_id(&asked(100), "loss.after_tap").unwrap();
+    let downstream = by_id(&with_naks(100), "loss.after_tap").unwrap();
     assert_eq!((downstream.owner, downstream.severity), (Some("retry.storm"), Severity::Info), "one trouble");
-    assert_eq!(by_id(&asked(99), "loss.after_tap").unwrap().owner, None);
+    assert_eq!(by_id(&with_naks(99), "loss.after_tap").unwrap().owner, None);
     assert_eq!((&warned.evidence["asked_again"], &warned.causes[..]), (&9.into(), &["loss.after_tap"][..]));
-    assert_eq!(by_id(&asked(99), "retry.storm"), None, "few");
-    let storm = by_id(&asked(2_000), "retry.storm").unwrap();
+    assert_eq!(by_id(&with_naks(99), "retry.storm"), None, "few");
+    let storm = by_id(&with_naks(2_000), "retry.storm").unwrap();
     assert!(storm.title.starts_with("Retransmission storm: 2,000 of 10,000"), "{}", storm.title);
     // Below the share of a storm, nothing but a receiver's NAKs makes them worth a warning.
-    let mut unasked = asked(1_000);
+    let mut unasked = with_naks(1_000);
     let loss = unasked.metrics.loss.as_mut().unwrap().flows.get_mut(&0).unwrap();
     loss.requests.as_mut().unwrap().downstream = Episodes::default();
     assert_eq!(by_id(&unasked, "retry.storm"), None);
@@ -317,7 +317,7 @@ fn retransmissions_after_naks_cost_the_same_lost_or_reordered() {
 #[test]
 fn retransmissions_after_rnr_naks_are_not_among_those_after_sequence_errors() {
     let after_rnr = |retransmitted, rnr| {
-        let mut sample = asked(retransmitted);
+        let mut sample = with_naks(retransmitted);
         let loss = sample.metrics.loss.as_mut().unwrap().flows.get_mut(&0).unwrap();
         loss.requests.as_mut().unwrap().rnr_retransmitted = rnr;
         by_id(&sample, "retry.storm")
@@ -334,7 +334,7 @@ fn retransmissions_after_rnr_naks_are_not_among_those_after_sequence_errors() {
 
 #[test]
 fn steps_distinguish_loss_from_reordering_downstream() {
-    let storm = by_id(&asked(100), "retry.storm").unwrap();
+    let storm = by_id(&with_naks(100), "retry.storm").unwrap();
     let step = |begin: &str| storm.steps.iter().find(|step| step.text.starts_with(begin)).unwrap();
     let command = |begin| step(begin).command.as_deref();
     assert_eq!(command("Compare the drop counters of the switches"), None);

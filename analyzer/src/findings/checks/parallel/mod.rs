@@ -3,11 +3,11 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::analysis::ways::{Sides, sides};
+use crate::analysis::direction_balance::{Sides, sides};
 use crate::analysis::{Flow, Imbalance, Latency, TapFlow};
 use crate::findings::command::{Commands, priority};
 use crate::findings::ids;
-use crate::findings::span::{Span, latest, run, spans};
+use crate::findings::period::{Period, latest, periods, run};
 use crate::findings::subject::LinkSignal;
 use crate::findings::title::{short, title};
 use crate::findings::{
@@ -19,7 +19,7 @@ use crate::sample::Address;
 use crate::util::numbers::{median, share};
 use crate::util::units;
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[ONE_OF],
     limits: &[Limits::META],
@@ -131,7 +131,7 @@ struct Direction<'a> {
 
 /// The property that is worse on a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Worse {
+enum WorseProperty {
     /// Ratios on the link and on its peers.
     Marks(f64, f64),
     Loss(f64, f64),
@@ -139,9 +139,9 @@ enum Worse {
     Delay(u64, u64),
 }
 
-struct Found<'a> {
+struct WorseLink<'a> {
     link: &'a str,
-    worse: Worse,
+    worse: WorseProperty,
     /// Factor to the peers.
     times: f64,
     host_pairs: usize,
@@ -177,7 +177,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         });
         // The worst link, and its clearest signal: if one link delays all flows, a delay of most flows on another is
         // a queue elsewhere.
-        let clearer = |a: &Found<'_>, b: &Found<'_>| {
+        let clearer = |a: &WorseLink<'_>, b: &WorseLink<'_>| {
             let share = a.slow_share.zip(b.slow_share).map_or(Ordering::Equal, |(a, b)| a.total_cmp(&b));
             share.then(a.times.total_cmp(&b.times))
         };
@@ -232,25 +232,25 @@ impl<'a> Direction<'a> {
         })
     }
 
-    fn worse(&self, input: &Input<'_>, link: &'a str, all: &[Self]) -> Option<Found<'a>> {
+    fn worse(&self, input: &Input<'_>, link: &'a str, all: &[Self]) -> Option<WorseLink<'a>> {
         let limits = &input.limits.parallel;
         let marks = self.in_latest_span(
             link,
             &[Signal::CeMarked],
             |flow| flow.ecn_data.ce,
-            |span| {
-                let part = |flow: &Flow| span.count(flow, Signal::CeMarked, flow.ecn_data.ce);
-                let of = |flow: &Flow| span.capable(input.facts, flow);
-                self.more(limits, link, part, of, limits.ce_ratio, Worse::Marks)
+            |period| {
+                let part = |flow: &Flow| period.count(flow, Signal::CeMarked, flow.ecn_data.ce);
+                let of = |flow: &Flow| period.capable(input.facts, flow);
+                self.more(limits, link, part, of, limits.ce_ratio, WorseProperty::Marks)
             },
         );
-        let loss = self.in_latest_span(link, &[Signal::Lost, Signal::LossDownstream], lost, |span| {
+        let loss = self.in_latest_span(link, &[Signal::Lost, Signal::LossDownstream], lost, |period| {
             let part = |flow: &Flow| {
                 let (lost, after) = (flow.loss.get().map_or(0, |loss| loss.lost), after_tap(flow));
-                span.count(flow, Signal::Lost, lost) + span.count(flow, Signal::LossDownstream, after)
+                period.count(flow, Signal::Lost, lost) + period.count(flow, Signal::LossDownstream, after)
             };
-            let of = |flow: &Flow| span.packets_of(input.facts, flow);
-            self.more(limits, link, part, of, limits.loss_ratio, Worse::Loss)
+            let of = |flow: &Flow| period.packets_of(input.facts, flow);
+            self.more(limits, link, part, of, limits.loss_ratio, WorseProperty::Loss)
         });
         marks.or(loss).or_else(|| {
             let slower = self.slower(limits, link)?;
@@ -267,36 +267,36 @@ impl<'a> Direction<'a> {
             };
             let no_queue = || most < input.limits.links.max_over_mean && (slower.steady || both());
             let queue = most > limits.even_load && !no_queue();
-            (most <= limits.load || !queue).then_some(Found { load: queue.then_some(most), ..slower })
+            (most <= limits.load || !queue).then_some(WorseLink { load: queue.then_some(most), ..slower })
         })
     }
 
-    /// The result of `judge` for the latest time span with a signal on a link for which it has one. `counted` is the
+    /// The result of `judge` for the latest period with a signal on a link for which it has one. `counted` is the
     /// number of signals in a flow, some of which may lack a time.
     fn in_latest_span(
         &self,
         link: &'a str,
         signals: &[Signal],
         counted: impl Fn(&Flow) -> u64,
-        judge: impl Fn(&Span) -> Option<Found<'a>>,
-    ) -> Option<Found<'a>> {
+        judge: impl Fn(&Period) -> Option<WorseLink<'a>>,
+    ) -> Option<WorseLink<'a>> {
         let flows: Vec<&Flow> = self.split(link).flat_map(|(here, _)| here).collect();
         let known = |flow: &&Flow| {
             let intervals = signals.iter().flat_map(|signal| flow.intervals.of(*signal));
             intervals.map(|interval| interval.count).sum::<u64>() >= counted(flow)
         };
         let timed = flows.iter().all(known);
-        let spans = if timed { spans(flows.iter().copied(), signals) } else { Vec::new() };
-        let judged = latest(&spans, run(flows.iter().copied()), |span| {
-            let found = judge(span)?;
+        let periods = if timed { periods(flows.iter().copied(), signals) } else { Vec::new() };
+        let judged = latest(&periods, run(flows.iter().copied()), |period| {
+            let found = judge(period)?;
             let peak = match found.worse {
-                Worse::Marks(here, _) | Worse::Loss(here, _) => Some(here),
-                Worse::Delay(..) => None,
+                WorseProperty::Marks(here, _) | WorseProperty::Loss(here, _) => Some(here),
+                WorseProperty::Delay(..) => None,
             };
             Some((found, peak))
         })?;
-        let episodes = (!spans.is_empty()).then_some(judged.episodes);
-        Some(Found { episodes, ..judged.what })
+        let episodes = (!periods.is_empty()).then_some(judged.episodes);
+        Some(WorseLink { episodes, ..judged.what })
     }
 
     /// Marks or loss far above those of the peers.
@@ -307,8 +307,8 @@ impl<'a> Direction<'a> {
         part: impl Fn(&Flow) -> u64,
         of: impl Fn(&Flow) -> u64,
         least: f64,
-        worse: fn(f64, f64) -> Worse,
-    ) -> Option<Found<'a>> {
+        worse: fn(f64, f64) -> WorseProperty,
+    ) -> Option<WorseLink<'a>> {
         let (mut own, mut others) = ((0, 0), (0, 0));
         let (mut pairs, mut flows) = (0, Vec::new());
         let (mut all, mut on_link, mut on_peers) = (0usize, 0usize, 0usize);
@@ -331,7 +331,7 @@ impl<'a> Direction<'a> {
         // A peer without any counts as one with a single packet, since its ratio need not be smaller.
         let times = here / there.max(1.0 / others.1.max(1) as f64);
         flows.sort_by_key(|flow| std::cmp::Reverse(part(flow)));
-        (enough && here >= least && times >= limits.factor).then(|| Found {
+        (enough && here >= least && times >= limits.factor).then(|| WorseLink {
             link,
             worse: worse(here, there),
             times,
@@ -344,7 +344,7 @@ impl<'a> Direction<'a> {
         })
     }
 
-    fn slower(&self, limits: &Limits, link: &'a str) -> Option<Found<'a>> {
+    fn slower(&self, limits: &Limits, link: &'a str) -> Option<WorseLink<'a>> {
         let times =
             |flows: &[&Flow]| -> Vec<u64> { known(limits, flows).map(|latency| latency.p50).collect() };
         let (mut here, mut there, mut all, mut slow) = (Vec::new(), Vec::new(), 0usize, 0usize);
@@ -371,9 +371,9 @@ impl<'a> Direction<'a> {
             few.0.min(few.1) >= limits.flows_alone && slow_flows as f64 >= limits.agree * few.0 as f64
         };
         let slower = mine as f64 >= limits.slower * theirs as f64 && mine - theirs >= limits.slower_ns;
-        (agree && slower).then(|| Found {
+        (agree && slower).then(|| WorseLink {
             link,
-            worse: Worse::Delay(mine, theirs),
+            worse: WorseProperty::Delay(mine, theirs),
             times: mine as f64 / theirs.max(1) as f64,
             host_pairs: all,
             slow_share: Some(slow_flows as f64 / few.0 as f64),
@@ -409,10 +409,10 @@ impl<'a> Direction<'a> {
 }
 
 /// The sentence about a link, one of `count`, and the signal that is worse.
-fn diagnosis(worst: &Found<'_>, name: &str, count: usize) -> (String, LinkSignal) {
+fn diagnosis(worst: &WorseLink<'_>, name: &str, count: usize) -> (String, LinkSignal) {
     let ratio = |ratio| units::ratio(Some(ratio));
     match worst.worse {
-        Worse::Marks(here, there) => (
+        WorseProperty::Marks(here, there) => (
             format!(
                 "Congestion on {name}, one of {count} links: {} CE-marked, peers {}",
                 ratio(here),
@@ -420,11 +420,11 @@ fn diagnosis(worst: &Found<'_>, name: &str, count: usize) -> (String, LinkSignal
             ),
             LinkSignal::Marks,
         ),
-        Worse::Loss(here, there) => (
+        WorseProperty::Loss(here, there) => (
             format!("Loss on {name}, one of {count} links: {}, peers {}", ratio(here), ratio(there)),
             LinkSignal::Loss,
         ),
-        Worse::Delay(here, there) => (
+        WorseProperty::Delay(here, there) => (
             format!(
                 "{} {name}, one of {count}: median latency {}, peers {}",
                 if worst.load.is_some() { "Slow or busier link" } else { "Slow link" },
@@ -436,8 +436,8 @@ fn diagnosis(worst: &Found<'_>, name: &str, count: usize) -> (String, LinkSignal
     }
 }
 
-fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Vec<Finding>) {
-    if let (Some(own), Worse::Marks(_, peers)) = (same_marks(worst, group, found), worst.worse) {
+fn raise(input: &Input<'_>, group: &Imbalance, worst: &WorseLink<'_>, found: &mut Vec<Finding>) {
+    if let (Some(own), WorseProperty::Marks(_, peers)) = (same_marks(worst, group, found), worst.worse) {
         of_one_link(input, own, group, worst, peers);
         return;
     }
@@ -446,8 +446,8 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
     let place = Place::link(input, worst.link, group.direction);
     let port = place.switch_port.as_ref().map_or_else(String::new, |port| format!(" ({port})"));
     let share = match worst.worse {
-        Worse::Marks(here, _) | Worse::Loss(here, _) => Some(here),
-        Worse::Delay(..) => None,
+        WorseProperty::Marks(here, _) | WorseProperty::Loss(here, _) => Some(here),
+        WorseProperty::Delay(..) => None,
     };
     let class = worst.flows.first().copied().and_then(priority);
     let here = Commands::on(input, worst.link).of_priority(class);
@@ -469,10 +469,10 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
         )
         .step(OUT_OF_GROUP, ByHand::Switch);
     raise = match worst.worse {
-        Worse::Marks(here, there) | Worse::Loss(here, there) => {
+        WorseProperty::Marks(here, there) | WorseProperty::Loss(here, there) => {
             raise.evidence("link_ratio", here).evidence("peers_ratio", there)
         }
-        Worse::Delay(here, there) => {
+        WorseProperty::Delay(here, there) => {
             let raise = raise.evidence("link_latency_ns", here).evidence("peers_latency_ns", there);
             match worst.load {
                 Some(load) => raise.evidence("load_over_mean", load).caveat(MORE_LOAD),
@@ -485,7 +485,11 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
 }
 
 /// The congestion finding of the same link: its marks are the same, and it names the receivers.
-fn same_marks<'f>(worst: &Found<'_>, group: &Imbalance, found: &'f mut [Finding]) -> Option<&'f mut Finding> {
+fn same_marks<'f>(
+    worst: &WorseLink<'_>,
+    group: &Imbalance,
+    found: &'f mut [Finding],
+) -> Option<&'f mut Finding> {
     found.iter_mut().find(|one| {
         one.id == ids::ECN_CONGESTION
             && one.place.link.as_deref() == Some(worst.link)
@@ -499,7 +503,7 @@ fn of_one_link(
     input: &Input<'_>,
     congestion: &mut Finding,
     group: &Imbalance,
-    worst: &Found<'_>,
+    worst: &WorseLink<'_>,
     peers_ratio: f64,
 ) {
     let peers: Vec<&str> =
@@ -525,14 +529,14 @@ fn check_ends(name: &str, port: &str) -> String {
 const OUT_OF_GROUP: &str = "Take the link out of the ECMP group for a test.";
 
 /// Adds time, and the ratio since then.
-fn dated(raise: Raise, input: &Input<'_>, worst: &Found<'_>, share: Option<f64>) -> Raise {
+fn dated(raise: Raise, input: &Input<'_>, worst: &WorseLink<'_>, share: Option<f64>) -> Raise {
     if let Some(episodes) = &worst.episodes {
         return raise
             .evidence("since_ns", episodes.last().map(|episode| episode.first_ns))
             .evidence("ratio_since", share)
             .episodes(episodes.clone());
     }
-    let (Some((episode, part)), Worse::Marks(here, _)) = (began(input, worst), worst.worse) else {
+    let (Some((episode, part)), WorseProperty::Marks(here, _)) = (began(input, worst), worst.worse) else {
         return raise;
     };
     raise
@@ -542,7 +546,7 @@ fn dated(raise: Raise, input: &Input<'_>, worst: &Found<'_>, share: Option<f64>)
 }
 
 /// Time of the marks on the link, and their share of its data since the first.
-fn began(input: &Input<'_>, worst: &Found<'_>) -> Option<(Episode, Option<f64>)> {
+fn began(input: &Input<'_>, worst: &WorseLink<'_>) -> Option<(Episode, Option<f64>)> {
     let link = input.facts.links.iter().find(|link| link.name == worst.link)?;
     let first_ns =
         worst.flows.iter().filter_map(|flow| flow.ce_over_time.as_ref()).map(|ce| ce.start_ns).min()?;

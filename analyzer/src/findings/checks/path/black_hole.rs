@@ -6,9 +6,9 @@ use super::BLACK_HOLE;
 use crate::analysis::{Flow, TapFlow};
 use crate::findings::checks::{died, ends};
 use crate::findings::command::ByHand;
+use crate::findings::dedup::{Name, name};
 use crate::findings::ids;
-use crate::findings::once::{Name, name};
-use crate::findings::span::{Cost, Span, Wait, impact};
+use crate::findings::period::{Cost, Period, Wait, impact};
 use crate::findings::title::{more, pair, short, title};
 use crate::findings::{Commands, Episode, Finding, Hop, Input, Place, Raise, Severity};
 use crate::metrics::loss::Loss;
@@ -97,10 +97,10 @@ fn is_retried(flow: &Flow) -> bool {
 
 /// Black holes from the packets at two taps.
 fn between_taps<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
-    type Way<'a> = (&'a str, &'a str, Address, Address);
+    type TapsAndHosts<'a> = (&'a str, &'a str, Address, Address);
     let facts = input.facts;
     let limits = &input.limits.path;
-    let mut ways: BTreeMap<Way<'a>, Vec<&'a TapFlow>> = BTreeMap::new();
+    let mut ways: BTreeMap<TapsAndHosts<'a>, Vec<&'a TapFlow>> = BTreeMap::new();
     for (from, to, tap) in facts.sections() {
         ways.entry((from, to, tap.src, tap.dst)).or_default().push(tap);
     }
@@ -241,7 +241,7 @@ fn raise(input: &Input<'_>, hole: &BlackHole<'_>, found: &mut Vec<Finding>) {
         .flows(flows.iter().copied())
         .place(place)
         .ends(requester, responder)
-        .impact(impact(&Span::whole(first_ns, last_ns), flows.iter().copied(), &cost))
+        .impact(impact(&Period::whole(first_ns, last_ns), flows.iter().copied(), &cost))
         .owns(OWNED)
         .episodes(vec![Episode { first_ns, last_ns, peak: None }])
         .step(format!("Compare the MTU of each port {between} with the path MTU plus headers."), here.mtu())

@@ -4,9 +4,9 @@ mod black_hole;
 mod rewritten;
 
 use crate::findings::ids;
-use crate::findings::{Better, Entry, Family, Finding, Input, Measure, Need, Problem, Unit, label};
+use crate::findings::{Better, Entry, Family, Finding, Input, Measure, Problem, RequiredData, Unit, label};
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[REWRITTEN, BLACK_HOLE],
     limits: &[Limits::META],
@@ -30,7 +30,7 @@ pub(super) const REWRITTEN: Entry = Entry {
     id: ids::PATH_REWRITTEN,
     of_queue_pairs: true,
     rank: 205,
-    needs: &[Need::Taps],
+    needs: &[RequiredData::Taps],
     measure: Some(Measure::ratio("changed_ratio")),
     title: "A hop changes packets",
     meaning: "The same packets have another DSCP, ECN codepoint or 802.1p priority at the second tap. Downstream of that hop they use other queues: often the default class, which is neither \
@@ -55,7 +55,7 @@ pub(super) const BLACK_HOLE: Entry = Entry {
     id: ids::PATH_MTU_BLACK_HOLE,
     of_queue_pairs: true,
     rank: 155,
-    needs: &[Need::Loss, Need::Taps],
+    needs: &[RequiredData::Loss, RequiredData::Taps],
     measure: Some(Measure { name: "largest_passed", unit: Unit::Bytes, better: Better::More }),
     title: "Path MTU black hole: only small packets arrive",
     meaning: "All packets above a size are lost and smaller ones arrive: a port on the path has a smaller MTU than the queue pairs use. RoCE sends no ICMP and never reduces its path MTU: \

@@ -7,8 +7,8 @@ use super::REWRITTEN;
 use crate::analysis::{Facts, Field, FieldChange, Flow, TapFlow};
 use crate::findings::checks::ends;
 use crate::findings::command::ByHand;
+use crate::findings::dedup::Name;
 use crate::findings::ids;
-use crate::findings::once::Name;
 use crate::findings::title::{more, pair, short, title};
 use crate::findings::{Commands, Episode, Finding, Hop, Impact, Input, Place, Raise, Severity};
 use crate::sample::Address;
@@ -271,7 +271,7 @@ mod tests {
     use crate::findings::Finding;
     use crate::findings::tests::found;
     use crate::findings::{Hop, Severity};
-    use crate::metrics::taps::{Header, Passed, Resized, TapPair};
+    use crate::metrics::taps::{Header, HeaderPair, Resized, TapPair};
     use crate::sample::Sample;
 
     const DATA: Header = Header { tos: 26 << 2 | 2, hops: 64, priority: None, icrc: None };
@@ -280,7 +280,7 @@ mod tests {
         let at = |link: u16| key(link, "10.0.0.1", "10.0.0.2", 17);
         let links = ["h0.pcap", "h1.pcap"].map(|name| link(name, None)).into();
         let mut sample = sample(links, (0..2).map(|link| (at(link), stats(7, 1_000, 1_000_000))).collect());
-        let seen = |(from, to, packets): &(Header, Header, u64)| Passed {
+        let seen = |(from, to, packets): &(Header, Header, u64)| HeaderPair {
             headers: [*from, *to],
             altered: from.icrc.is_some(),
             packets: *packets,

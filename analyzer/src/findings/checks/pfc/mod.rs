@@ -4,28 +4,28 @@ use super::ends;
 use crate::analysis::{Device, Flow, Link, Pause};
 use crate::entity::pauses::{PauseInterval, Stall};
 use crate::findings::command::priority;
+use crate::findings::dedup::deduplicated;
 use crate::findings::ids;
-use crate::findings::once::once;
 use crate::findings::order::OVER_NS;
+use crate::findings::period::joined;
 use crate::findings::raise::MAX_FLOWS;
-use crate::findings::span::joined;
 use crate::findings::title::{pair, short, title};
 use crate::findings::{
-    Better, ByHand, Commands, Entry, Episode, Family, Finding, Impact, Input, LocalQp, Measure, Need, Place,
-    Problem, Raise, Severity, Unit,
+    Better, ByHand, Commands, Entry, Episode, Family, Finding, Impact, Input, LocalQp, Measure, Place,
+    Problem, Raise, RequiredData, Severity, Unit,
 };
 use crate::sample::Direction;
 use crate::util::time::NS_PER_MS;
 use crate::util::units::{self, plural};
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family =
     Family { entries: &[STORM, WRONG_PRIORITY, VICTIM], limits: &[Limits::META], evidence: &[], check };
 
 pub(super) const STORM: Entry = Entry {
     id: ids::PFC_STORM,
     rank: 130,
-    needs: &[Need::PauseTimes],
+    needs: &[RequiredData::PauseTimes],
     measure: Some(Measure::ratio("worst_share")),
     title: "PFC pause storm",
     meaning: "While a priority is paused, none of its packets move on the link. Long or endless pauses spread backwards from switch to switch (congestion spreading) \
@@ -62,7 +62,7 @@ pub(super) const VICTIM: Entry = Entry {
     id: ids::PFC_VICTIM,
     rank: 140,
     causes: &[STORM.id],
-    needs: &[Need::PauseTimes],
+    needs: &[RequiredData::PauseTimes],
     measure: Some(Measure { name: "longest_ns", unit: Unit::Nanoseconds, better: Better::Less }),
     title: "Queue pairs stalled by PFC (PFC victims)",
     meaning: "These queue pairs had data to send and could not, because their priority was paused on the link: the bottleneck is not their own path but the source \
@@ -373,7 +373,7 @@ fn stalled_qps(input: &Input<'_>, device: &Device, found: &mut Vec<Finding>) {
         .into(found);
 }
 
-/// Impact of stalls.
+/// Impact of stalls of this length, which add up.
 fn stalled(ns: impl Iterator<Item = u64>) -> Impact {
     Impact { time_lost_ns: Some(ns.sum()), ..Impact::default() }
 }
@@ -385,7 +385,7 @@ fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
     let flows = input.facts.flows.iter().filter(has_sequence);
     let stalls = input.sample.metrics.control.as_ref().map(|control| &control.stalls);
     let stall = |flow: &Flow| stalls.and_then(|all| all.get(&flow.slot)).copied().unwrap_or_default();
-    let all = once(flows, |flow| flow.pause_stall_ns.get().unwrap_or(0));
+    let all = deduplicated(flows, |flow| flow.pause_stall_ns.get().unwrap_or(0));
     let all = all.into_iter().map(|(flow, sum)| (flow, sum, stall(flow)));
     let (victims, episode) = together(all.collect(), least);
     let Some((worst, longest)) = victims.first() else { return };

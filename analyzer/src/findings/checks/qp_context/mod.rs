@@ -9,14 +9,14 @@ use crate::entity::interval::{EPISODE_GAP_NS, Interval};
 use crate::findings::ids;
 use crate::findings::title::{more, pair, title};
 use crate::findings::{
-    Command, Commands, Entry, Episode, Family, Finding, Input, Lasting, LocalQp, Place, Problem, Raise,
+    Command, Commands, Entry, Episode, Family, Finding, Input, LocalQp, NoEpisodes, Place, Problem, Raise,
     Severity, Unit, label,
 };
 use crate::util::small_list::SmallList;
 use crate::util::time::NS_PER_MS;
 use crate::util::units::{self, plural};
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[STUCK, RETRYING, RECEIVER, BOND_PORT, PLANES],
     limits: &[Limits::META],
@@ -99,7 +99,7 @@ pub(super) const RECEIVER: Entry = Entry {
 const BOND_PORT: Entry = Entry {
     id: "qp.one_bond_port",
     rank: 352,
-    lasting: Some(Lasting::State),
+    lasting: Some(NoEpisodes::State),
     title: "All queue pairs on one port of the bond",
     meaning: "The NIC sends all queue pairs of a bond on one of its ports: half the bandwidth or more stays unused, and the other ports only receive.",
     computed: "Live, from the NIC's own context (devices[].qps[].bond_port): at least `qp_context.bond_qps` connected queue pairs that are in use, of a device whose port is a bond of several interfaces, all have the same port. Queue pairs for \
@@ -113,7 +113,7 @@ const BOND_PORT: Entry = Entry {
 const PLANES: Entry = Entry {
     id: "qp.uneven_planes",
     rank: 353,
-    lasting: Some(Lasting::State),
+    lasting: Some(NoEpisodes::State),
     title: "Planes loaded unevenly",
     meaning: "Planes of a multi-plane fabric carry equal shares by design. Here one plane carries far more than the mean: its links saturate while others idle.",
     computed: "Live, from the NIC's own context (devices[].qps[].plane): of at least `qp_context.plane_qps` connected queue pairs with a plane, the busiest plane has `qp_context.planes_ratio` times the mean of all planes up to the highest number seen. \
@@ -195,7 +195,7 @@ fn stuck(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<
 }
 
 /// Readings of a queue pair that show a state, of the latest time that has enough of them, else of all times together.
-struct Shown<'a> {
+struct StateReadings<'a> {
     qp: &'a DeviceQp,
     /// Readings that show it, and all readings meanwhile.
     readings: u64,
@@ -203,7 +203,7 @@ struct Shown<'a> {
     episodes: Vec<Episode>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> StateReadings<'a> {
     /// `count` is the number of the whole run; `None` if it is below `least`.
     fn new(
         qp: &'a DeviceQp,
@@ -252,10 +252,10 @@ impl<'a> Shown<'a> {
 fn retrying(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<Finding>) {
     let least = input.limits.qp_context.retrying_readings;
     let others = qps.iter().copied().filter(|qp| !is_stuck(input, qp));
-    let mut all: Vec<Shown<'_>> = others
-        .filter_map(|qp| Shown::new(qp, qp.retrying_readings, |times| &times.retrying, least))
+    let mut all: Vec<StateReadings<'_>> = others
+        .filter_map(|qp| StateReadings::new(qp, qp.retrying_readings, |times| &times.retrying, least))
         .collect();
-    Shown::retain_latest(&mut all);
+    StateReadings::retain_latest(&mut all);
     let Some(worst) = all.iter().max_by_key(|one| (one.qp.timeouts, one.readings)) else { return };
     let diagnosis = format!("QP {} of {} retries", worst.qp.lqpn, device.name);
     // Timeouts are those of the whole run.
@@ -292,13 +292,18 @@ fn receiver(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut V
     for local in [true, false] {
         let shown = qps.iter().copied().filter_map(|qp| {
             if local {
-                Shown::new(qp, qp.exhausted_readings.filter(|_| refused), |times| &times.exhausted, least)
+                StateReadings::new(
+                    qp,
+                    qp.exhausted_readings.filter(|_| refused),
+                    |times| &times.exhausted,
+                    least,
+                )
             } else {
-                Shown::new(qp, qp.rnr_retrying_readings, |times| &times.rnr_retrying, least)
+                StateReadings::new(qp, qp.rnr_retrying_readings, |times| &times.rnr_retrying, least)
             }
         });
-        let mut all: Vec<Shown<'_>> = shown.collect();
-        Shown::retain_latest(&mut all);
+        let mut all: Vec<StateReadings<'_>> = shown.collect();
+        StateReadings::retain_latest(&mut all);
         let Some(worst) = all.iter().max_by_key(|one| one.readings) else { continue };
         let who = if local { "has no receive posted" } else { "waits for its receiver (RNR)" };
         let diagnosis = format!("QP {} of {} {who}", worst.qp.lqpn, device.name);

@@ -1,6 +1,6 @@
 //! Retransmission storms.
 
-mod asked;
+mod nak_episodes;
 
 use std::cell::LazyCell;
 
@@ -8,23 +8,23 @@ use super::ends;
 use super::loss::taps::Ends;
 use super::timeouts::nearest_sender;
 use crate::analysis::{Facts, Flow, Loss};
+use crate::findings::dedup::deduplicated;
 use crate::findings::ids;
 use crate::findings::index::ByHosts;
 use crate::findings::not_evaluated::{flows_not_evaluated, is_not_evaluated};
-use crate::findings::once::once;
+use crate::findings::period::{Cost, Evaluated, Period, Wait, impact, latest, periods, run, scaled};
 use crate::findings::relate::causality::overlap;
-use crate::findings::span::{Cost, Judged, Span, Wait, impact, latest, run, scaled, spans};
 use crate::findings::title::{self, title};
 use crate::findings::{
-    ByHand, Commands, Entry, Family, Finding, Impact, Input, Measure, Need, Place, Problem, Raise, Severity,
-    Unit, label,
+    ByHand, Commands, Entry, Family, Finding, Impact, Input, Measure, Place, Problem, Raise, RequiredData,
+    Severity, Unit, label,
 };
 use crate::metrics::loss::signal_intervals::Signal;
-use crate::sample::{Address, Counted, Direction};
+use crate::sample::{Address, Direction, UntimedCounter};
 use crate::util::map::Set;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
-use asked::Asked;
+use nak_episodes::NakEpisodes;
 
 /// Remedy if no other finding explains it.
 macro_rules! timers {
@@ -40,7 +40,7 @@ macro_rules! selective {
     };
 }
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[STORM],
     limits: &[Limits::META],
@@ -60,7 +60,7 @@ pub(super) const FAMILY: Family = Family {
 pub(in crate::findings) const STORM: Entry = Entry {
     id: ids::RETRY_STORM,
     rank: 280,
-    needs: &[Need::Loss, Need::Sequences],
+    needs: &[RequiredData::Loss, RequiredData::Sequences],
     causes: &[
         ids::ICRC_ERRORS,
         ids::LOSS_BETWEEN_TAPS,
@@ -69,7 +69,7 @@ pub(in crate::findings) const STORM: Entry = Entry {
         ids::RNR_SLOW_RECEIVER,
         ids::PEER_SILENT,
     ],
-    grows: Some(Counted::Repeats),
+    grows: Some(UntimedCounter::Repeats),
     measure: Some(Measure::ratio("retransmitted_ratio")),
     title: "Retransmission storm",
     meaning: "Senders spend much of their capacity on retransmissions: the job gets the rest, and the fabric carries load without progress.",
@@ -135,7 +135,7 @@ fn reordered(flow: &Flow) -> u64 {
     flow.losses().iter().flatten().map(|loss| loss.recovered).sum()
 }
 
-/// Packets from one host to another, in one time span.
+/// Packets from one host to another, in one period.
 #[derive(Default)]
 pub(super) struct Pair<'a> {
     pub(super) packets: u64,
@@ -148,22 +148,23 @@ pub(super) struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    pub(super) fn of(facts: &Facts, ends: &Ends<'_>, flows: &[&'a Flow], span: &Span) -> Self {
+    pub(super) fn of(facts: &Facts, ends: &Ends<'_>, flows: &[&'a Flow], period: &Period) -> Self {
         let flows = || flows.iter().copied();
         let own = |flow: &Flow, of: fn(&Loss) -> u64| flow.loss.get().as_ref().map_or(0, of);
-        let timeouts = |flow: &Flow| span.count(flow, Signal::Timeout, own(flow, |loss| loss.timeouts));
-        let nearest = once(flows().filter(|flow| nearest_sender(ends, flow)), timeouts);
+        let timeouts = |flow: &Flow| period.count(flow, Signal::Timeout, own(flow, |loss| loss.timeouts));
+        let nearest = deduplicated(flows().filter(|flow| nearest_sender(ends, flow)), timeouts);
         let is_sequence =
             |flow: &Flow| (flow.psn.is_some() || flow.psn_responses.is_some()) && !is_not_evaluated(flow);
-        let sum = |of: &dyn Fn(&Flow) -> u64| once(flows(), of).iter().map(|(_, n)| n).sum::<u64>();
-        let troubled = once(flows(), |flow| span.count(flow, Signal::Retransmitted, retransmitted(flow)));
+        let sum = |of: &dyn Fn(&Flow) -> u64| deduplicated(flows(), of).iter().map(|(_, n)| n).sum::<u64>();
+        let troubled =
+            deduplicated(flows(), |flow| period.count(flow, Signal::Retransmitted, retransmitted(flow)));
         let of_troubled = |of: &dyn Fn(&Flow) -> u64| troubled.iter().map(|(flow, _)| of(flow)).sum::<u64>();
         Self {
-            packets: sum(&|flow| if is_sequence(flow) { span.packets(facts, flow) } else { 0 }),
+            packets: sum(&|flow| if is_sequence(flow) { period.packets(facts, flow) } else { 0 }),
             retransmitted: troubled.iter().map(|(_, retransmitted)| retransmitted).sum(),
-            reordered: sum(&|flow| span.count(flow, Signal::Reordered, reordered(flow))),
+            reordered: sum(&|flow| period.count(flow, Signal::Reordered, reordered(flow))),
             after_rnr: of_troubled(&|flow| {
-                span.count(flow, Signal::RetransmittedAfterRnr, own(flow, |loss| loss.rnr_resent.or_zero()))
+                period.count(flow, Signal::RetransmittedAfterRnr, own(flow, |loss| loss.rnr_resent.or_zero()))
             }),
             timeouts: nearest.iter().map(|(_, timeouts)| timeouts).sum(),
             flows: troubled,
@@ -181,25 +182,25 @@ pub(super) const OWNERS: [&str; 3] = [ids::LOSS_BETWEEN_TAPS, ids::LOSS_BEFORE_T
 const SLOW_RECEIVER: &str = ids::RNR_SLOW_RECEIVER;
 
 /// True if a finding shows in this time.
-pub(super) fn is_during(finding: &Finding, span: &Span) -> bool {
-    overlap(&finding.episodes, &[span.episode(None)])
+pub(super) fn is_during(finding: &Finding, period: &Period) -> bool {
+    overlap(&finding.episodes, &[period.episode(None)])
 }
 
 /// True if another finding between the same hosts explains the retransmissions from one of them to the other.
 fn is_owned<'f, I: Iterator<Item = &'f Finding>>(
     limits: &Limits,
     pair: &Pair<'_>,
-    span: &Span,
+    period: &Period,
     between: impl Fn() -> I,
 ) -> bool {
-    let asked = between().any(asked::asks);
+    let naks = between().any(nak_episodes::is_downstream_of_tap);
     between().any(|one| {
         // What owns a loss downstream, such as corruption, owns the NAKs of the receivers.
-        let explains = asked && asked::owns_asked(one)
+        let explains = naks && nak_episodes::owns_downstream_loss(one)
             || OWNERS.contains(&one.id) && one.is_problem()
             || one.id == SLOW_RECEIVER
                 && pair.after_rnr as f64 >= limits.rnr_share * pair.retransmitted as f64;
-        explains && is_during(one, span)
+        explains && is_during(one, period)
     })
 }
 
@@ -235,28 +236,28 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         if flows.iter().all(|flow| retransmitted(flow) == 0) {
             continue;
         }
-        let spans = spans(flows.iter().copied(), &[Signal::Retransmitted]);
-        let judge = |span: &Span| {
-            let pair = Pair::of(facts, &ends, flows, span);
+        let periods = periods(flows.iter().copied(), &[Signal::Retransmitted]);
+        let judge = |period: &Period| {
+            let pair = Pair::of(facts, &ends, flows, period);
             let ratio = pair.ratio();
             let enough = pair.retransmitted >= limits.packets && ratio >= limits.ratio;
-            (enough && !is_owned(limits, &pair, span, || known.between(found, hosts)))
+            (enough && !is_owned(limits, &pair, period, || known.between(found, hosts)))
                 .then_some((pair, Some(ratio)))
         };
-        let Some(judged) = latest(&spans, whole(flows), judge) else { continue };
-        let asked = known.between(found, hosts).find(|one| asked::asks(one));
-        let asked = asked.filter(|one| is_during(one, &judged.span)).map(Asked::of);
-        raise(input, &[hosts], &judged, (asked, *not_evaluated), &mut known, found);
+        let Some(judged) = latest(&periods, whole(flows), judge) else { continue };
+        let naks = known.between(found, hosts).find(|one| nak_episodes::is_downstream_of_tap(one));
+        let naks = naks.filter(|one| is_during(one, &judged.period)).map(NakEpisodes::of);
+        raise(input, &[hosts], &judged, (naks, *not_evaluated), &mut known, found);
     }
-    asked::check(input, &ends, || *not_evaluated, known, found);
-    asked::own(found);
+    nak_episodes::check(input, &ends, || *not_evaluated, known, found);
+    nak_episodes::own(found);
 }
 
 /// The run of these flows up to the last retransmission.
-pub(super) fn whole(flows: &[&Flow]) -> Span {
+pub(super) fn whole(flows: &[&Flow]) -> Period {
     let whole = run(flows.iter().copied());
     let last_ns = flows.iter().filter_map(|flow| last_again(flow)).max().unwrap_or(whole.last_ns);
-    Span::whole(whole.first_ns, last_ns)
+    Period::whole(whole.first_ns, last_ns)
 }
 
 /// Time of the flow's last retransmission.
@@ -287,24 +288,24 @@ fn decide(input: &Input<'_>, flow: Option<&Flow>, raise: Raise) -> Raise {
     )
 }
 
-/// Raises it between these hosts. `asked`: the receivers sent NAKs for packets that passed the tap; `None` where
+/// Raises it between these hosts. `naks`: the receivers sent NAKs for packets that passed the tap; `None` where
 /// the retransmissions have another reason. `not_evaluated`: flows that could not be followed.
 #[expect(clippy::too_many_lines, reason = "a list of evidence and steps")]
 fn raise(
     input: &Input<'_>,
     hosts: &[(Address, Address)],
-    judged: &Judged<Pair<'_>>,
-    (asked, not_evaluated): (Option<Asked>, u64),
+    judged: &Evaluated<Pair<'_>>,
+    (naks, not_evaluated): (Option<NakEpisodes>, u64),
     known: &mut ByHosts,
     found: &mut Vec<Finding>,
 ) {
-    let Judged { span, what: storm, episodes } = judged;
+    let Evaluated { period, what: storm, episodes } = judged;
     let flows = || storm.flows.iter().map(|(flow, _)| *flow);
     let percent = units::ratio(Some(storm.ratio()));
     let is_storm = storm.ratio() >= input.limits.retry.ratio;
-    let diagnosis = match &asked {
+    let diagnosis = match &naks {
         // The receivers' NAKs and what they cost are one trouble.
-        Some(Asked { what: Some(what), .. }) if !is_storm => {
+        Some(NakEpisodes { what: Some(what), .. }) if !is_storm => {
             format!("{} downstream: {percent} retransmitted", what.name())
         }
         _ => format!(
@@ -328,7 +329,7 @@ fn raise(
         signal: Signal::Retransmitted,
         waits: &[Wait::Timeout, Wait::RecoveryDownstream],
     };
-    let cost = impact(span, flows(), &cost);
+    let cost = impact(period, flows(), &cost);
     // Of what the flows retransmitted, those stated.
     let bytes = cost.goodput_lost_bytes.map(|bytes| {
         scaled(storm.retransmitted, bytes, cost.retransmissions.unwrap_or(storm.retransmitted).max(1))
@@ -341,7 +342,7 @@ fn raise(
     )
     .advice(&advice)
     .reordered(storm.reordered)
-    .nak_episodes(asked.as_ref().map(|asked| asked.episodes), asked.as_ref().and_then(|asked| asked.what))
+    .nak_episodes(naks.as_ref().map(|naks| naks.episodes), naks.as_ref().and_then(|naks| naks.what))
     .evidence("retransmitted", storm.retransmitted)
     .evidence("retransmitted_ratio", storm.ratio())
     .evidence("packets", storm.packets)
@@ -353,7 +354,7 @@ fn raise(
     .ends(requester, responder)
     .impact(cost)
     .episodes(episodes.clone());
-    if storm.reordered > 0 || asked.is_some() {
+    if storm.reordered > 0 || naks.is_some() {
         raise = raise.owns(&[ids::RETRY_TIMEOUTS]);
     }
     if storm.reordered > 0 {
@@ -361,7 +362,7 @@ fn raise(
             .step("Check whether the switches spread the packets of a flow (adaptive routing, packet spraying).", ByHand::Switch)
             .step("Enable out-of-order placement on both NICs (NCCL_IB_ADAPTIVE_ROUTING).", ByHand::Job);
     }
-    if asked.is_some() && storm.reordered == 0 {
+    if naks.is_some() && storm.reordered == 0 {
         raise = decide(input, flows().next(), raise);
     }
     if storm.timeouts > 0 {

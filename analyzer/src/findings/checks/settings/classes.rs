@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::{CNP_DSCP, DSCP_MIXED, DSCP_UNSET, ends};
 use crate::analysis::Flow;
-use crate::findings::once::{LinkShare, once, seen_once};
+use crate::findings::dedup::{LinkShare, deduplicated, deduplicated_links};
 use crate::findings::title::{pair, short, title};
 use crate::findings::{ByHand, Commands, Episode, Finding, Input, Place, Raise, Severity};
 use crate::sample::{Address, Direction};
@@ -30,7 +30,7 @@ fn changing(input: &Input<'_>, found: &mut Vec<Finding>) {
             && flow.trimmed_packets() == 0
     });
     let changed: Vec<&Flow> =
-        once(all, |flow| flow.payload_bytes).into_iter().map(|(flow, _)| flow).collect();
+        deduplicated(all, |flow| flow.payload_bytes).into_iter().map(|(flow, _)| flow).collect();
     if !changed.is_empty() {
         let diagnosis = format!("DSCP changes within {}", plural(changed.len() as u64, "flow"));
         let first = changed.first().copied();
@@ -99,7 +99,7 @@ pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
         let what = (first.src, first.dst, flows.to_vec(), by_dscp, heavy);
         seen.push(LinkShare::new(link.unwrap_or(usize::MAX), what, weighed));
     }
-    for one in seen_once(input, seen) {
+    for one in deduplicated_links(input, seen) {
         let (others, (src, dst, flows, by_dscp, heavy)) = (one.others(), one.what);
         let names = heavy.iter().map(u8::to_string).collect::<Vec<_>>().join(" and ");
         let diagnosis = format!("Mixed DSCPs {names}, {src} → {dst}");
@@ -159,7 +159,7 @@ pub(super) fn by_link(input: &Input<'_>, found: &mut Vec<Finding>) {
         let link = input.facts.links.get(at);
         link.map(|link| Place::link(input, &link.name, link.direction)).unwrap_or_default()
     };
-    for one in seen_once(input, unset) {
+    for one in deduplicated_links(input, unset) {
         let (share, data) = one.what;
         let percent = units::ratio(Some(share));
         let diagnosis = format!("DSCP 0 on {}: {percent} of the data bytes", short(name(one.link)));
@@ -174,7 +174,7 @@ pub(super) fn by_link(input: &Input<'_>, found: &mut Vec<Finding>) {
             .evidence("data_bytes", data)
             .into(found);
     }
-    for one in seen_once(input, cnps_as_data) {
+    for one in deduplicated_links(input, cnps_as_data) {
         let (main, cnps) = one.what;
         let diagnosis = format!("CNPs on {} share DSCP {} with the data", short(name(one.link)), main.dscp);
         Raise::new(&CNP_DSCP, Severity::Info, title(diagnosis, [one.others()]))

@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ends;
 use crate::analysis::Flow;
+use crate::findings::dedup::{self, deduplicated};
 use crate::findings::ids;
-use crate::findings::once::{self, once};
 use crate::findings::title::{short, title};
 use crate::findings::{
-    Better, ByHand, Commands, Entry, Family, Finding, Input, Lasting, Measure, Place, Problem, Raise,
+    Better, ByHand, Commands, Entry, Family, Finding, Input, Measure, NoEpisodes, Place, Problem, Raise,
     Severity, Unit,
 };
 use crate::sample::Address;
@@ -22,7 +22,7 @@ use crate::util::map::Map;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[MTU_SMALL, DSCP_MIXED, DSCP_UNSET, CNP_DSCP, ROCEV1, FOREIGN],
     limits: &[MtuLimits::META, QosLimits::META, Rocev1Limits::META, IsolationLimits::META],
@@ -33,7 +33,7 @@ pub(super) const FAMILY: Family = Family {
 const MTU_SMALL: Entry = Entry {
     id: "mtu.small",
     rank: 450,
-    lasting: Some(Lasting::Setting),
+    lasting: Some(NoEpisodes::Setting),
     measure: Some(Measure { name: "path_mtu", unit: Unit::Bytes, better: Better::More }),
     title: "Small path MTU",
     meaning: "Small packets cost header bandwidth and packet rate: at a path MTU of 1024 about 7 % of the link are headers, at 4096 about 2 %, and the NIC handles \
@@ -65,7 +65,7 @@ pub(super) const DSCP_UNSET: Entry = Entry {
     id: ids::QOS_DSCP_UNSET,
     rank: 420,
     causes: &[ids::PATH_REWRITTEN],
-    lasting: Some(Lasting::Setting),
+    lasting: Some(NoEpisodes::Setting),
     measure: Some(Measure::ratio("share")),
     title: "DSCP not set (0)",
     meaning: "Most switches put DSCP 0 into the default class, which is neither lossless nor ECN-enabled. Many fabrics are configured that way by mistake; some by \
@@ -80,7 +80,7 @@ pub(super) const DSCP_UNSET: Entry = Entry {
 pub(super) const CNP_DSCP: Entry = Entry {
     id: "qos.cnp_dscp",
     rank: 430,
-    lasting: Some(Lasting::Setting),
+    lasting: Some(NoEpisodes::Setting),
     title: "CNPs share the traffic class of the data",
     meaning: "A CNP that queues with the congested data is delayed, and PFC on that class stops it.",
     computed: "Info when at least qos.share of the CNPs of a link have the DSCP that carries most of its data, and the link carries at least qos.min_cnps CNPs. Taps \
@@ -93,7 +93,7 @@ pub(super) const CNP_DSCP: Entry = Entry {
 const ROCEV1: Entry = Entry {
     id: "rocev1.present",
     rank: 460,
-    lasting: Some(Lasting::Setting),
+    lasting: Some(NoEpisodes::Setting),
     measure: Some(Measure::ratio("share")),
     title: "RoCEv1 traffic",
     meaning: "RoCEv1 has no IP header: it cannot be routed, has no ECN, and is not hashed by source port.",
@@ -224,7 +224,7 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
         let interface = port(first);
         let largest_small = flows.iter().filter_map(|flow| flow.path_mtu).max();
         let mtu = from_to(smallest.unwrap_or(0), largest_small.unwrap_or(0));
-        let users = plural(once::count(flows.iter().copied()), "data flow");
+        let users = plural(dedup::count(flows.iter().copied()), "data flow");
         let room = match (severity, most, interface) {
             (_, _, Some(port)) if at_port => {
                 format!(" (interface MTU {port} allows {})", path_mtu_of(port))
@@ -267,8 +267,9 @@ fn path_mtu_of(interface: u32) -> u32 {
 }
 
 fn rocev1(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let flows =
-        once(input.facts.flows.iter().filter(|flow| flow.roce_version == Some(1)), |flow| flow.packets);
+    let flows = deduplicated(input.facts.flows.iter().filter(|flow| flow.roce_version == Some(1)), |flow| {
+        flow.packets
+    });
     if flows.is_empty() {
         return;
     }

@@ -5,16 +5,16 @@ mod path;
 use crate::analysis::traffic::{StepSlower, StepStraggler, StepStretch, Steps};
 use crate::analysis::{Flow, ports};
 use crate::findings::ids;
-use crate::findings::span::{Span, Wait};
+use crate::findings::period::{Period, Wait};
 use crate::findings::title::title;
 use crate::findings::{
-    ByHand, Commands, Entry, Episode, Family, Finding, Impact, Input, Measure, Need, Place, Problem, Raise,
-    Severity, Unit, label,
+    ByHand, Commands, Entry, Episode, Family, Finding, Impact, Input, Measure, Place, Problem, Raise,
+    RequiredData, Severity, Unit, label,
 };
 use crate::util::numbers::share;
 use crate::util::units;
 
-/// This family.
+/// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[STRAGGLER, SLOWER],
     limits: &[Limits::META],
@@ -37,7 +37,7 @@ pub(in crate::findings) const STRAGGLER: Entry = Entry {
     id: "step.straggler",
     rank: 380,
     causes: &[ids::RNR_SLOW_RECEIVER, ids::LOSS_BEFORE_TAP, ids::LOSS_AFTER_TAP, ids::PFC_VICTIM],
-    needs: &[Need::Traffic],
+    needs: &[RequiredData::Traffic],
     measure: Some(Measure::ratio("behind_ratio")),
     title: "Persistent straggler: one host delays every step",
     meaning: "A step of a collective ends when the slowest of its hosts is done. One host starts late, pauses within the step, or transfers data much more slowly \
@@ -82,7 +82,7 @@ const SLOWER: Entry = Entry {
         ids::PFC_VICTIM,
         STRAGGLER.id,
     ],
-    needs: &[Need::Traffic],
+    needs: &[RequiredData::Traffic],
     measure: Some(Measure::ratio("slower_ratio")),
     title: "Step time increases",
     meaning: "The job transfers the same volume per step, but a step takes longer than it did earlier in the run.",
@@ -255,9 +255,9 @@ fn sender_count(input: &Input<'_>) -> usize {
 fn network_waits(input: &Input<'_>, steps: &Steps, stretch: &StepStretch) -> Option<u64> {
     const WAITS: [Wait; 4] = [Wait::Timeout, Wait::Rnr, Wait::RecoveryUpstream, Wait::RecoveryDownstream];
     input.sample.metrics.loss.as_ref()?;
-    let span = Span::between(stretch.first_ns, stretch.last_ns);
+    let period = Period::between(stretch.first_ns, stretch.last_ns);
     let flows = input.facts.flows.iter().filter(|flow| ports::is_of(&flow.link, &steps.link));
-    Some(flows.flat_map(|flow| WAITS.map(|wait| wait.of(&span, flow))).sum())
+    Some(flows.flat_map(|flow| WAITS.map(|wait| wait.of(&period, flow))).sum())
 }
 
 /// True if a straggler explains the growth of the step time: it accounts for enough of it, at that time.

@@ -72,7 +72,7 @@ fn adds_up(limits: &Limits, steps: &Steps, latency: &Latency, peers_ns: u64, gro
 }
 
 impl SlowPath<'_> {
-    /// What it costs a step: one wait, or the growth that its waits add up to.
+    /// Its cost to a step: one wait, or the growth that its waits add up to.
     fn cost_ns(&self) -> u64 {
         self.growth_ns.map_or(self.latency.p99, |growth_ns| growth_ns.max(self.latency.p99))
     }

@@ -23,7 +23,7 @@ use serde::Serialize;
 use crate::host::error::Result;
 use crate::host::process::{Container, Unreadable, comm};
 use crate::host::read::guarded::{self, Links};
-use crate::host::read::{HostRoot, Unread};
+use crate::host::read::{HostRoot, UnreadReasons};
 
 /// Larger than the memory map of any process.
 const MAX_MAP: u64 = 64 << 20;
@@ -170,7 +170,7 @@ pub struct NcclProcesses {
 /// The processes below `root` with `NCCL_` variables in their initial environment and, with `libraries`, those that
 /// have loaded a library. Variables that a program sets later are not visible. Other failures are kept in `unread`.
 #[must_use]
-pub fn processes(root: &HostRoot, libraries: bool, unread: &mut Unread) -> NcclProcesses {
+pub fn processes(root: &HostRoot, libraries: bool, unread: &mut UnreadReasons) -> NcclProcesses {
     let mut result = NcclProcesses::default();
     unread.about("host");
     // A thread may be in another namespace than its process.
@@ -259,7 +259,7 @@ fn configured(
     pid: u32,
     library: Option<Library>,
     environment: &BTreeMap<String, String>,
-    unread: &mut Unread,
+    unread: &mut UnreadReasons,
 ) -> BTreeMap<String, Configured> {
     let library = library.unwrap_or(Library::Nccl);
     let stem = library.stem();

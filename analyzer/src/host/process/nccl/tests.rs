@@ -7,7 +7,7 @@ use crate::host::read::testing::tree;
 const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 fn found(folder: &Path, libraries: bool) -> Vec<NcclProcess> {
-    processes(&HostRoot::at(folder), libraries, &mut Unread::new()).found
+    processes(&HostRoot::at(folder), libraries, &mut UnreadReasons::new()).found
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn only_processes_with_nccl_settings_are_listed() {
         ("proc/meminfo", ""),
     ]);
     let root = HostRoot::at(tree.path());
-    let mut unread = Unread::new();
+    let mut unread = UnreadReasons::new();
     let result = processes(&root, true, &mut unread);
     assert_eq!(result.found.len(), 1);
     assert_eq!(result.unreadable, [Unreadable { pid: 19, comm: Some("sshd".into()) }]);
@@ -159,7 +159,7 @@ fn links_lead_where_they_lead_the_process_and_never_out_of_its_root() {
     // A pipe in place of the file is not opened.
     std::fs::remove_file(&conf).unwrap();
     crate::host::read::testing::fifo(&conf);
-    let mut unread = Unread::new();
+    let mut unread = UnreadReasons::new();
     let all = processes(&HostRoot::at(tree.path()), false, &mut unread);
     assert_eq!(all.found[0].number("NCCL_IB_TC"), Some(7));
     assert!(

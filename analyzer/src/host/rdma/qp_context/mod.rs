@@ -97,7 +97,7 @@ pub enum Undecodable {
     Disagrees,
 }
 
-/// Why a driver or the kernel gives no context, in words.
+/// Reason why a driver or the kernel gives no context, in words.
 #[must_use]
 pub fn refusal(driver: &str, error: &HostError) -> String {
     let driver = if driver.is_empty() { "the driver" } else { driver };

@@ -5,7 +5,7 @@ use rocescope_common::wire::frame::UNKNOWN;
 
 use super::super::arrival::{Arrival, Nak};
 use super::super::cause::{Cause, NAK_REACTION_NS, NakKind, Observation, TIMEOUT_PAUSE_NS};
-use super::super::gaps::{By, Filled, Gap};
+use super::super::gaps::{Fill, FilledGap, Gap};
 use super::super::parallel::{Elsewhere, Member, Parallel};
 use super::super::result::GivenUp;
 use super::super::state::{PsnRun, State};
@@ -25,7 +25,7 @@ impl Sequence {
         let State::Undecided(mut run) = self.state else { return };
         let observation = self.observe_begin(arrival, &run);
         let cause = observation.cause();
-        run.timed_out = observation.timer_expired(cause) && !self.lateness.explains(run.pause_ns);
+        run.timed_out = observation.timer_expired(cause) && !self.reordering_delay.explains(run.pause_ns);
         if run.timed_out {
             self.timed_out(run.pause_ns, run.start_ns);
         }
@@ -59,7 +59,7 @@ impl Sequence {
     /// A packet passes again whose PSN a retransmission may have filled: the original, perhaps, which was not lost
     /// then.
     pub(super) fn mark_possibly_reordered(&mut self, arrival: &Arrival<'_>) {
-        let filled = |filled: Filled| filled.by == By::Retransmission;
+        let filled = |filled: FilledGap| filled.by == Fill::Retransmission;
         if !arrival.numbered && self.gaps.recently_filled(arrival.psn).is_some_and(filled) {
             self.possibly_reordered(1);
         }

@@ -36,7 +36,7 @@ impl Sequence {
             && self.go_back_n > self.selective;
         let unexplained = if self.answers_pass { self.ambiguous_lost } else { 0 };
         let lost = self.metrics.lost;
-        let doubtful = self.metrics.doubtful + unexplained + self.lateness.doubtful(lost);
+        let doubtful = self.metrics.doubtful + unexplained + self.reordering_delay.doubtful(lost);
         if late { lost } else { doubtful.min(lost) }
     }
 

@@ -99,8 +99,9 @@ fn damage_costs_nothing_that_was_decompressed_before() {
             *byte = !*byte;
         }
         let read = |part: usize| {
-            let outcome =
-                drain(Reader::from_read("x", Box::new(Slow { bytes: bytes.clone(), at: 0, part })).unwrap());
+            let outcome = drain(
+                Reader::from_read("x", Box::new(SlowReader { bytes: bytes.clone(), at: 0, part })).unwrap(),
+            );
             assert!(outcome.error.is_some(), "damage at {at}");
             outcome.records.len()
         };
@@ -114,13 +115,13 @@ fn damage_costs_nothing_that_was_decompressed_before() {
 }
 
 /// Returns a few bytes per read.
-struct Slow {
+struct SlowReader {
     bytes: Vec<u8>,
     at: usize,
     part: usize,
 }
 
-impl Read for Slow {
+impl Read for SlowReader {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
         let rest = &self.bytes[self.at..];
         let n = rest.len().min(out.len()).min(self.part);

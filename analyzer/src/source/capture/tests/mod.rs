@@ -204,12 +204,12 @@ fn gzipped(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Hands out at most `step` bytes per read, as a slow pipe does.
-struct Slow {
+struct SlowReader {
     bytes: Cursor<Vec<u8>>,
     step: usize,
 }
 
-impl Read for Slow {
+impl Read for SlowReader {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
         let n = out.len().min(self.step);
         self.bytes.read(&mut out[..n])
@@ -218,5 +218,5 @@ impl Read for Slow {
 
 fn open_slow(bytes: &[u8], step: usize) -> Result<Reader, CaptureError> {
     let bytes = Cursor::new(bytes.to_vec());
-    Reader::from_read("test", Box::new(Slow { bytes, step }))
+    Reader::from_read("test", Box::new(SlowReader { bytes, step }))
 }

@@ -12,7 +12,7 @@ use crate::sample::Direction;
 pub(super) enum FrameKind {
     /// Request for the switch's address, or the reply.
     Arp,
-    /// The switch's identity.
+    /// LLDP frame with the switch's identity.
     Lldp,
     /// A segment of a control connection, by number.
     Tcp(u32),

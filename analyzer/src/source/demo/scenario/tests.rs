@@ -17,7 +17,7 @@ fn until(scenario: &mut Scenario, end: Duration) -> impl Iterator<Item = Schedul
     scenario.by_ref().take_while(move |s| s.at_ns < end)
 }
 
-struct Counted {
+struct CountedFrames {
     flows: BTreeMap<TruthKey, Stats>,
     skipped: BTreeMap<SkipReason, u64>,
 }
@@ -26,8 +26,8 @@ fn link(uplink: Uplink, direction: Direction) -> u16 {
     u16::try_from(uplink.index() * 2).unwrap() + u16::from(direction == Direction::Egress)
 }
 
-fn count(scheduled: impl Iterator<Item = Scheduled>) -> Counted {
-    let mut counted = Counted { flows: BTreeMap::new(), skipped: BTreeMap::new() };
+fn count(scheduled: impl Iterator<Item = Scheduled>) -> CountedFrames {
+    let mut counted = CountedFrames { flows: BTreeMap::new(), skipped: BTreeMap::new() };
     for Scheduled { at_ns, uplink, direction, frame } in scheduled {
         let wire_len = u32::try_from(frame.len()).unwrap();
         let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len, tag: Tag::NONE };

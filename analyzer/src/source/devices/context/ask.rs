@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::attribution::{Errors, TimeoutAttribution};
-use super::progress::{Most, Progress, Rules, Timestamps};
+use super::progress::{PacketBounds, Progress, Rules, Timestamps};
 use crate::entity::contexts::{ContextSample, Contexts, Queries as Cost, RawContext};
 use crate::entity::lives::QpLife;
 use crate::host::HostError;
@@ -45,7 +45,7 @@ pub trait Clock: Debug {
 /// Device and number of a port or queue pair.
 type Key = (String, u32);
 /// Time of the latest query for a queue pair, and its key.
-type Due<'a> = (Option<u64>, &'a Key);
+type DueQuery<'a> = (Option<u64>, &'a Key);
 
 /// Port of a watched device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub struct Port {
 
 /// Counters of a port since the start of the run; `None` if nothing counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct PortCounts {
     /// Number of RoCE packets sent.
     pub sent: Option<u64>,
     /// Number of RoCE packets received.
@@ -104,7 +104,7 @@ pub struct Asker {
 #[derive(Debug, Default)]
 struct PortState {
     port: Port,
-    counted: Counted,
+    counted: PortCounts,
     attribution: TimeoutAttribution,
     /// Queue pairs that are too many to be asked for.
     left_out: u64,
@@ -133,7 +133,7 @@ struct Qp {
     asked_ns: Option<u64>,
     progress: Option<Progress>,
     /// Counters of its port at the latest context.
-    counted: Counted,
+    counted: PortCounts,
     /// Number of refused queries in a row.
     refusals: u8,
     /// Its device refuses no other kind of queue pair, if it refuses this one.
@@ -213,7 +213,7 @@ impl Asker {
                 rqpn: qp.rqpn,
                 asked_ns: None,
                 progress: None,
-                counted: Counted::default(),
+                counted: PortCounts::default(),
                 refusals: 0,
                 is_usual: matches!(qp.kind, Some("RC" | "UC")),
                 present: true,
@@ -248,7 +248,7 @@ impl Asker {
     }
 
     /// Adds the counters of a port, read at a monotonic time.
-    pub fn take_counters(&mut self, device: &str, number: u32, counted: Counted, now_ns: u64) {
+    pub fn take_counters(&mut self, device: &str, number: u32, counted: PortCounts, now_ns: u64) {
         let Some(state) = self.ports.get_mut(&(device.to_owned(), number)) else { return };
         state.counted = counted;
         let errors = Errors {
@@ -320,7 +320,7 @@ impl Asker {
             .flat_map(|(name, of)| [(name, false, &of.refused), (name, true, &of.firmware_refused)])
             .filter_map(|(name, past_verbs, why)| why.as_ref().map(|_| (name, past_verbs)))
             .collect();
-        let mut due: [Vec<Due<'_>>; 2] = Default::default();
+        let mut due: [Vec<DueQuery<'_>>; 2] = Default::default();
         for (key, qp) in &self.qps {
             let suspect = is_suspect(key, qp);
             let pause_ns = if suspect { SUSPECT_NS } else { ORDINARY_NS };
@@ -405,8 +405,8 @@ impl Asker {
         }
     }
 
-    /// The states of queue pairs that contexts have shown since the last call: of those in the error state, and of those
-    /// that the kernel does not list.
+    /// The states of queue pairs that contexts have shown since the last call: of those in the error state, and of
+    /// those that the kernel does not list.
     pub fn take_shown(&mut self) -> Vec<(QpLife, Span)> {
         std::mem::take(&mut self.shown)
     }
@@ -465,10 +465,10 @@ impl Asker {
 }
 
 impl Qp {
-    fn take(&mut self, context: QpContext, read: Timestamps, counted: Counted, rules: &Rules) {
+    fn take(&mut self, context: QpContext, read: Timestamps, counted: PortCounts, rules: &Rules) {
         // The counters are up to a second older than the context: twice their increase bounds the packets since.
         let since = |now: Option<u64>, then: Option<u64>| Some(now?.checked_sub(then?)?.saturating_mul(2));
-        let most = Most {
+        let most = PacketBounds {
             sent: since(counted.sent, self.counted.sent),
             received: since(counted.received, self.counted.received),
         };

@@ -319,7 +319,7 @@ fn a_number_that_is_in_use_again_starts_anew() {
 
 /// Counters of the port, at the time of the NIC's clock.
 fn count(nic: &Nic, asker: &mut Asker, timeouts: u64) {
-    let counted = Counted { timeouts: Some(timeouts), sequence_errors: Some(0), ..Counted::default() };
+    let counted = PortCounts { timeouts: Some(timeouts), sequence_errors: Some(0), ..PortCounts::default() };
     asker.take_counters("mlx5_0", 1, counted, nic.now_ns.get());
 }
 

@@ -77,7 +77,7 @@ fn distance(context: &QpContext) -> Option<u32> {
 
 /// Upper bounds of the packets that the port sent and received between two contexts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Most {
+pub(super) struct PacketBounds {
     pub(super) sent: Option<u64>,
     pub(super) received: Option<u64>,
 }
@@ -126,7 +126,7 @@ impl Progress {
     }
 
     /// Adds the next context.
-    pub(super) fn take(&mut self, context: QpContext, read: Timestamps, most: Most, rules: &Rules) {
+    pub(super) fn take(&mut self, context: QpContext, read: Timestamps, most: PacketBounds, rules: &Rules) {
         let advance = |before: Option<u32>, now: Option<u32>, most| psn::advance(before?, now?, most);
         let sent = advance(self.context.next_send_psn, context.next_send_psn, most.sent);
         let received = advance(self.context.next_recv_psn, context.next_recv_psn, most.received);
@@ -252,7 +252,7 @@ mod tests {
         for (ms, context) in contexts {
             let read = Timestamps { monotonic_ns: ms * MS, unix_ns: ms * MS };
             rules.learn(context);
-            let most = Most { sent: Some(10_000), received: Some(10_000) };
+            let most = PacketBounds { sent: Some(10_000), received: Some(10_000) };
             match &mut progress {
                 None => progress = Some(Progress::new(context.clone(), read, rules)),
                 Some(progress) => progress.take(context.clone(), read, most, rules),

@@ -8,7 +8,7 @@ use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::screen::Screen;
 use crate::tui::screens::overview;
-use crate::tui::screens::overview::problems::{Impact, When};
+use crate::tui::screens::overview::problems::{Impact, TimeText};
 use crate::tui::theme;
 use crate::tui::widgets::{Spans, cut, line};
 
@@ -17,7 +17,7 @@ pub(super) fn impact(app: &App) -> Option<Impact> {
     (app.view.screen == Screen::Overview).then(|| overview::problems::impact(&app.view)).flatten()
 }
 
-/// When and who, then cost and place of the worst problem, or all in one line. `rest`: the end of the sentence above.
+/// Time and owner, then cost and place of the worst problem, or all in one line. `rest`: the end of the sentence above.
 pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, impact: Impact) {
     let width = usize::from(at.metrics.width);
     // The key opens what is selected.
@@ -77,7 +77,7 @@ fn longest(forms: &[String], room: usize) -> Option<String> {
 }
 
 /// The rest of the sentence and the time, in `most` columns: how long a problem lasts comes after another part.
-fn begin(spans: &mut Spans, rest: &str, time: &When, other: usize, most: usize) {
+fn begin(spans: &mut Spans, rest: &str, time: &TimeText, other: usize, most: usize) {
     if !rest.is_empty() {
         spans.push(cut(rest, most.saturating_sub(3), false), theme::BOLD);
     }

@@ -255,17 +255,22 @@ fn main(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Detail>)
     lines.extend(spread(detail, view));
     let other_row = other.zip(view.data.as_ref()).and_then(|(other, data)| data.row(&other.id));
     lines.extend(acks(stats, row, grown(other_row)));
-    lines.extend(asked_for(row, other));
+    lines.extend(naks_received(row, other));
     lines.extend(marks(&Counts::counted(stats), codepoints(view, stats.ecn(), stats.ecn_data), row));
     lines.extend(nak_codes(stats, row));
-    lines.extend(asks_for(detail, row, view, other));
+    lines.extend(nak_causes_of(detail, row, view, other));
     lines.extend(latency(detail, row, view));
     lines
 }
 
 /// For a flow of answers with sequence-error NAKs: their causes, and the queue pair whose data was lost, since the loss
 /// is in the reverse direction.
-fn asks_for(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Detail>) -> Vec<Line<'static>> {
+fn nak_causes_of(
+    detail: &Detail,
+    row: Option<&Row>,
+    view: &View,
+    other: Option<&Detail>,
+) -> Vec<Line<'static>> {
     let Some(causes) = concluded(detail, view, |analysis| &analysis.nak_causes) else { return Vec::new() };
     let NakCauses { rnr, reordering, loss, unknown } = *causes;
     // The data goes to the queue pair that sends these answers.
@@ -284,7 +289,7 @@ fn asks_for(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Deta
 }
 
 /// For a flow of data: NAKs of its receiver, in the reverse direction.
-fn asked_for(row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
+fn naks_received(row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
     other.map_or_else(Vec::new, |other| answered(&Counts::counted(&other.stats), row))
 }
 

@@ -13,17 +13,17 @@ use rocescope_common::account::FlowKey;
 use serde_json::json;
 
 use super::trends::{self, LATENCY, Point, TRENDS};
-use super::{Effect, Hints, Lines, Page, Spans, empty, reverse, sheet};
+use super::{Effect, Hints, Lines, Page, Spans, empty, export_table, reverse};
 use crate::model::{Detail, Identity, Row};
 use crate::sample::address;
 use crate::tui::column::{self, Id};
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::data::Data;
-use crate::tui::export::Sheet;
+use crate::tui::export::ExportTable;
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::log::{self, EntryAt};
-use crate::tui::overlay::Opened;
+use crate::tui::overlay::OpenedEvent;
 use crate::tui::view::View;
 use crate::tui::widgets::beside;
 use crate::tui::widgets::panel::{Title, panel, section};
@@ -154,7 +154,7 @@ impl Page for DetailScreen {
             view.messages.say("no events kept for this queue pair");
             return Effect::None;
         };
-        let opened = Opened::latest(listed);
+        let opened = OpenedEvent::latest(listed);
         let lines = self.height(view);
         self.mark(view, opened.entry, first_event(lines, events.len()) + at, lines);
         Effect::Packet(opened)
@@ -184,14 +184,14 @@ impl Page for DetailScreen {
     }
 
     /// The charts of both directions, with their counters.
-    fn sheet(&self, view: &View) -> Sheet {
-        let mut table = sheet::over_time(&["link", "src", "dst", "dest_qp"], LATENCY);
+    fn export_table(&self, view: &View) -> ExportTable {
+        let mut table = export_table::over_time(&["link", "src", "dst", "dest_qp"], LATENCY);
         for one in self.shown.iter().flat_map(|(this, other)| std::iter::once(this).chain(other)) {
             let key = &one.id.key;
             let [src, dst] = [key.src, key.dst].map(|end| address(key.family, end));
             let first = [json!(one.link), json!(src), json!(dst), json!(key.dest_qp)];
             let points = trends::flow_points(view, &one.id, usize::MAX);
-            sheet::add_points(&mut table, &first, &points, LATENCY);
+            export_table::add_points(&mut table, &first, &points, LATENCY);
         }
         table
     }

@@ -59,7 +59,7 @@ impl Group {
 
 /// Several queue pairs in one row.
 #[derive(Clone, Debug)]
-pub struct Sum {
+pub struct GroupRow {
     /// Sums of their counters; the identity is that of the first.
     pub row: Row,
     /// Number of queue pairs.
@@ -109,10 +109,10 @@ pub struct Groups {
     members: Vec<u32>,
     all: Vec<Members>,
     /// Sums of large groups.
-    kept: Vec<Sum>,
+    kept: Vec<GroupRow>,
 }
 
-/// One group.
+/// Sums and members of one group.
 #[derive(Clone, Copy, Debug, Default)]
 struct Members {
     /// Place of its first member.
@@ -155,7 +155,7 @@ impl Groups {
                 if group.rows as usize > LARGE {
                     group.kept = u32::try_from(self.kept.len()).ok();
                     let name = self.name(&row, cx);
-                    self.kept.push(Sum { row, flows, name });
+                    self.kept.push(GroupRow { row, flows, name });
                 }
             }
             if let Some(place) = self.all.get_mut(at) {
@@ -213,14 +213,14 @@ impl Groups {
 
     /// Sum of the queue pairs of group number `at`: each packet once, or on each link its own packets.
     #[must_use]
-    pub fn sum(&self, at: usize, cx: Context<'_>, overlap: &Overlap) -> Option<Sum> {
+    pub fn sum(&self, at: usize, cx: Context<'_>, overlap: &Overlap) -> Option<GroupRow> {
         let group = self.all.get(at)?;
         if let Some(kept) = group.kept {
             return self.kept.get(kept as usize).cloned();
         }
         let (row, flows) = self.add_up(group, cx, overlap)?;
         let name = self.name(&row, cx);
-        Some(Sum { row, flows, name })
+        Some(GroupRow { row, flows, name })
     }
 
     /// The sum of a group's rows, and its queue pairs by direction.

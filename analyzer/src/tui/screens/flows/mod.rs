@@ -16,11 +16,11 @@ use self::table::{Group, Table};
 use super::{Effect, Hints, Page, cut, detail, empty};
 use crate::model::{Identity, Row};
 use crate::sample::address;
-use crate::tui::column::{self, Column, Context, Fitted, Id, Sort, ValueKind, sets};
+use crate::tui::column::{self, Column, Context, FittedColumn, Id, SortOrder, ValueKind, sets};
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::data::Data;
-use crate::tui::export::{self, Content, Form, Sheet};
-use crate::tui::focus::{Focus, Only};
+use crate::tui::export::{self, Content, ExportTable, Form};
+use crate::tui::focus::{Focus, FocusCondition};
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::overlay::Overlay;
@@ -41,7 +41,7 @@ pub(in crate::tui) const GUTTER: u16 = 1;
 impl Table {
     /// Sorts by a column in its natural direction.
     fn sort_by(&mut self, id: Id) -> Effect {
-        self.sort = Sort::by(id);
+        self.sort = SortOrder::by(id);
         Effect::Arrange
     }
 
@@ -99,12 +99,14 @@ impl Table {
         let id = sum.row.id;
         let host = |words| address(id.key.family, words);
         let on = match self.group {
-            Group::None | Group::Taps | Group::Hosts => Only::Hosts(host(id.key.src), host(id.key.dst)),
-            Group::Link => Only::Links(vec![id.key.link]),
+            Group::None | Group::Taps | Group::Hosts => {
+                FocusCondition::Hosts(host(id.key.src), host(id.key.dst))
+            }
+            Group::Link => FocusCondition::Links(vec![id.key.link]),
             Group::Process => {
                 let cx = data.context();
                 let row = data.row(&id);
-                Only::Process(row.and_then(|row| cx.owner(row)).and_then(column::process))
+                FocusCondition::Process(row.and_then(|row| cx.owner(row)).and_then(column::process))
             }
         };
         Some(Focus { about: sum.name.to_string(), on })
@@ -112,7 +114,7 @@ impl Table {
 
     /// The columns that the table has now: those of queue pairs, or of groups.
     #[must_use]
-    pub fn visible_columns(&self, view: &View) -> Vec<Fitted> {
+    pub fn visible_columns(&self, view: &View) -> Vec<FittedColumn> {
         match self.group {
             Group::None => self.columns(view),
             group => GroupAreas::new(view.layout().inner(), view, group).columns,
@@ -226,13 +228,13 @@ impl Page for Table {
     }
 
     /// Rows in the order shown, or their groups.
-    fn sheet(&self, view: &View) -> Sheet {
-        let Some(data) = &view.data else { return Sheet::default() };
+    fn export_table(&self, view: &View) -> ExportTable {
+        let Some(data) = &view.data else { return ExportTable::default() };
         if self.group == Group::None {
             return export::of_rows(data, &self.order);
         }
         let columns: Vec<&Column> = export::columns(true).collect();
-        let mut table = Sheet::new(&["group", "flows"]);
+        let mut table = ExportTable::new(&["group", "flows"]);
         table.names.extend(columns.iter().map(|column| column.field()));
         let sums = self.order.iter().filter_map(|at| self.group_sum(view, *at));
         table.rows = sums
@@ -250,7 +252,7 @@ impl Page for Table {
             Some(data) if self.group == Group::None => {
                 Content::Rows(Arc::clone(data), self.order.clone(), form)
             }
-            _ => Content::Sheet(self.sheet(view), form),
+            _ => Content::Table(self.export_table(view), form),
         }
     }
 
@@ -356,7 +358,7 @@ pub(super) fn list<'a>(
     table: Rect,
     view: &View,
     data: &Data,
-    columns: &[Fitted],
+    columns: &[FittedColumn],
     rows: impl Iterator<Item = (usize, &'a Row)>,
     selected: Option<usize>,
 ) {
@@ -380,8 +382,8 @@ pub(super) fn list<'a>(
 struct Units(Vec<Option<(Scale, String)>>);
 
 impl Units {
-    fn new(columns: &[Fitted], rows: &[&Row], cx: Context<'_>) -> Self {
-        let unit = |fitted: &Fitted| {
+    fn new(columns: &[FittedColumn], rows: &[&Row], cx: Context<'_>) -> Self {
+        let unit = |fitted: &FittedColumn| {
             let column = fitted.column;
             let known: Vec<f64> = rows.iter().filter_map(|row| column.value(row, cx).number()).collect();
             if known.is_empty() {
@@ -409,7 +411,7 @@ impl Units {
     }
 
     /// Puts the units into the titles, which keep their style.
-    fn name(&self, buffer: &mut Buffer, table: Rect, columns: &[Fitted]) {
+    fn name(&self, buffer: &mut Buffer, table: Rect, columns: &[FittedColumn]) {
         let mut x = table.x + GUTTER;
         for (fitted, unit) in columns.iter().zip(&self.0) {
             let area = Rect { x, y: table.y, width: fitted.width, height: 1 };
@@ -429,7 +431,7 @@ impl Units {
         &self,
         buffer: &mut Buffer,
         table: Rect,
-        columns: &[Fitted],
+        columns: &[FittedColumn],
         row: &Row,
         cx: Context<'_>,
         links: &[String],
@@ -451,14 +453,14 @@ impl Units {
 }
 
 /// The title of a column, in short where it is narrower than that.
-fn title(fitted: &Fitted) -> &'static str {
+fn title(fitted: &FittedColumn) -> &'static str {
     match fitted.column.id {
         Id::Destination if usize::from(fitted.width) < fitted.column.title.len() => "DEST",
         _ => fitted.column.title,
     }
 }
 
-pub(super) fn titles(buffer: &mut Buffer, table: Rect, columns: &[Fitted], sorted: Option<Id>) {
+pub(super) fn titles(buffer: &mut Buffer, table: Rect, columns: &[FittedColumn], sorted: Option<Id>) {
     let mut x = table.x + GUTTER;
     for fitted in columns {
         let area = Rect { x, y: table.y, width: fitted.width, height: 1 };
@@ -469,7 +471,7 @@ pub(super) fn titles(buffer: &mut Buffer, table: Rect, columns: &[Fitted], sorte
     }
 }
 
-fn put(buffer: &mut Buffer, area: Rect, fitted: &Fitted, text: &str, style: ratatui::style::Style) {
+fn put(buffer: &mut Buffer, area: Rect, fitted: &FittedColumn, text: &str, style: ratatui::style::Style) {
     let width = usize::from(area.width);
     let keep_end = matches!(fitted.column.id, Id::Source | Id::Destination | Id::Link);
     let text = cut(text, width, keep_end);

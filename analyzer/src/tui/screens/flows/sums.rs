@@ -7,7 +7,7 @@ use ratatui::text::Line;
 use super::table::{Group, Table};
 use super::{GUTTER, Units, titles};
 use crate::model::Row;
-use crate::tui::column::{self, Column, Context, Fitted, Id};
+use crate::tui::column::{self, Column, Context, FittedColumn, Id};
 use crate::tui::data::Data;
 use crate::tui::screens::{cut, line, select};
 use crate::tui::view::View;
@@ -89,7 +89,7 @@ fn tap_titles(
     taps: &[String],
     (rows, cx): (&[&Row], Context<'_>),
 ) -> Option<Scale> {
-    let tap_columns = [Fitted { column: figure, width: TAP_WIDTH }];
+    let tap_columns = [FittedColumn { column: figure, width: TAP_WIDTH }];
     let unit = Units::new(&tap_columns, rows, cx).0.into_iter().next().flatten();
     let measure = unit.as_ref().map_or(figure.title, |(_, title)| title.as_str());
     for (at, tap) in (0u16..).zip(names::distinct(taps)) {
@@ -113,7 +113,7 @@ pub(super) struct GroupAreas {
     /// The columns right of name and number of queue pairs.
     pub(super) rest: Rect,
     /// These columns.
-    pub(super) columns: Vec<Fitted>,
+    pub(super) columns: Vec<FittedColumn>,
     /// Links with a figure of their own, right of all.
     taps: Vec<String>,
     /// Columns for the names of the taps instead, where there are too many for that.

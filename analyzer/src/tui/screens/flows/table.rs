@@ -2,17 +2,17 @@
 
 use std::cmp::Reverse;
 
-pub use super::groups::{Group, Groups, Name, Sum};
+pub use super::groups::{Group, GroupRow, Groups, Name};
 use crate::analysis::FlowId;
 use crate::model::snapshot::Finder;
 use crate::model::{Identity, Model, Row, State};
 use crate::sample::address;
 use crate::tui::Options;
-pub use crate::tui::column::Sort;
+pub use crate::tui::column::SortOrder;
 use crate::tui::column::{self, Column, Context, Id, SortKey};
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::data::Data;
-pub use crate::tui::focus::{Focus, Only};
+pub use crate::tui::focus::{Focus, FocusCondition};
 use crate::tui::texts;
 use crate::tui::view::View;
 
@@ -23,7 +23,7 @@ pub(super) const MARKED_STATES: &str = "lower case: ended · +: and others";
 #[derive(Debug, Default)]
 pub struct Table {
     /// Column and order of the rows.
-    pub sort: Sort,
+    pub sort: SortOrder,
     /// Columns that the user chose, from left to right; empty for those that fit.
     pub columns: Vec<Id>,
     /// Those that the configuration file names or the user chose one by one, which are not in a set.
@@ -121,19 +121,21 @@ impl Table {
         let links = texts::links(cx.model);
         let focused = |row: &Row| match self.focus.as_ref().map(|focus| &focus.on) {
             None => true,
-            Some(Only::Flows(flows)) => flows.iter().any(|flow| is(flow, row, cx.model)),
-            Some(Only::Hosts(src, dst)) => {
+            Some(FocusCondition::Flows(flows)) => flows.iter().any(|flow| is(flow, row, cx.model)),
+            Some(FocusCondition::Hosts(src, dst)) => {
                 let key = &row.id.key;
                 address(key.family, key.src) == *src && address(key.family, key.dst) == *dst
             }
-            Some(Only::Host(host)) => {
+            Some(FocusCondition::Host(host)) => {
                 let key = &row.id.key;
                 [key.src, key.dst].into_iter().any(|end| address(key.family, end) == *host)
             }
-            Some(Only::Pod(pod)) => cx.owner(row).and_then(|owner| owner.pod.as_ref()) == pod.as_ref(),
-            Some(Only::Job(job)) => cx.owner(row).and_then(|owner| owner.job()) == job.as_deref(),
-            Some(Only::Links(links)) => links.contains(&row.id.key.link),
-            Some(Only::Process(name)) => cx.owner(row).and_then(column::process) == *name,
+            Some(FocusCondition::Pod(pod)) => {
+                cx.owner(row).and_then(|owner| owner.pod.as_ref()) == pod.as_ref()
+            }
+            Some(FocusCondition::Job(job)) => cx.owner(row).and_then(|owner| owner.job()) == job.as_deref(),
+            Some(FocusCondition::Links(links)) => links.contains(&row.id.key.link),
+            Some(FocusCondition::Process(name)) => cx.owner(row).and_then(column::process) == *name,
         };
         let wanted = |(_, row): &(usize, &Row)| {
             (filter.query.is_empty() || filter.query.row(row, &filter.texts, &links, cx))
@@ -160,14 +162,14 @@ impl Table {
 
     /// Sum of group number `at`.
     #[must_use]
-    pub fn group_sum(&self, view: &View, at: usize) -> Option<Sum> {
+    pub fn group_sum(&self, view: &View, at: usize) -> Option<GroupRow> {
         let data = view.data.as_ref()?;
         self.groups.sum(at, data.context(), &data.paths.overlap)
     }
 
     /// The columns of queue pairs, as they fit.
     #[must_use]
-    pub fn columns(&self, view: &View) -> Vec<column::Fitted> {
+    pub fn columns(&self, view: &View) -> Vec<column::FittedColumn> {
         let width = view.layout().inner().width.saturating_sub(1);
         column::fit(width, view.has(), &self.columns)
     }
@@ -208,7 +210,7 @@ struct Sorting<'a> {
 
 impl<'a> Sorting<'a> {
     /// For at most this number of rows.
-    fn new(sort: Sort, rows: usize, cx: Context<'a>) -> Self {
+    fn new(sort: SortOrder, rows: usize, cx: Context<'a>) -> Self {
         let column = column::column(sort.by);
         let (wide, narrow) = if column.kind.is_wide() { (rows, 0) } else { (0, rows) };
         Self {

@@ -12,13 +12,13 @@ use ratatui::text::Line;
 use serde_json::json;
 
 pub(super) use self::below::balance_of;
-use super::{Effect, Hints, Lines, Page, click_list, empty, line, overview, scrolled, sheet};
+use super::{Effect, Hints, Lines, Page, click_list, empty, export_table, line, overview, scrolled};
 use crate::model::{LinkRow, Model};
 use crate::sample::Direction;
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::data::Data;
-use crate::tui::export::Sheet;
-use crate::tui::focus::{Focus, Only};
+use crate::tui::export::ExportTable;
+use crate::tui::focus::{Focus, FocusCondition};
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::names;
@@ -163,7 +163,7 @@ impl Page for LinksScreen {
         let pairs = pair::listed(view, data);
         pairs.get(self.cursor.selected.unwrap_or(0)).map_or(Effect::None, |pair| {
             let links = pair.at.iter().filter_map(|at| u16::try_from(*at).ok()).collect();
-            Effect::Focus(Focus { about: pair.name.to_owned(), on: Only::Links(links) })
+            Effect::Focus(Focus { about: pair.name.to_owned(), on: FocusCondition::Links(links) })
         })
     }
 
@@ -206,8 +206,8 @@ impl Page for LinksScreen {
         (&[(&[Input::Open], "queue pairs"), (&[Input::MoreUplinks], "ECMP what-if")], &[])
     }
 
-    fn sheet(&self, view: &View) -> Sheet {
-        let mut table = Sheet::new(&[
+    fn export_table(&self, view: &View) -> ExportTable {
+        let mut table = ExportTable::new(&[
             "link",
             "direction",
             "flows",
@@ -223,7 +223,7 @@ impl Page for LinksScreen {
             .map(|link| {
                 vec![
                     json!(link.name),
-                    sheet::direction(link.direction),
+                    export_table::direction(link.direction),
                     json!(link.flows),
                     json!(link.delta.map(|d| d.bits_per_s())),
                     json!(link.delta.map(|d| d.packets_per_s())),

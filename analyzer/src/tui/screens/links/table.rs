@@ -67,7 +67,7 @@ pub(in crate::tui) const HELP: &[(&str, &str)] = &[
 ];
 
 /// One direction of a link.
-type Way = for<'p> fn(&'p Pair<'_>) -> Option<&'p LinkRow>;
+type LinkOfPair = for<'p> fn(&'p Pair<'_>) -> Option<&'p LinkRow>;
 
 /// Scale of the bars.
 #[derive(Clone, Copy)]
@@ -279,7 +279,7 @@ fn all_figures(view: &View, pairs: &[Pair<'_>]) -> Vec<Figure> {
         }));
     }
     let packets = |link: &LinkRow| link.delta.as_ref().map(Delta::packets_per_s);
-    let ways: Vec<(&str, Way)> = if directed {
+    let ways: Vec<(&str, LinkOfPair)> = if directed {
         vec![("RX ", |pair| pair.rx), ("TX ", |pair| pair.tx)]
     } else {
         vec![("", |pair| pair.both)]

@@ -310,7 +310,7 @@ fn events(row: &Row<'_>, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// Why there are dashes.
+/// Reasons for the dashes.
 fn unknown(view: &View, row: &Row<'_>, width: usize) -> Vec<Line<'static>> {
     let Some(facts) = view.analysis.as_ref().map(|analysis| &analysis.report.facts) else {
         return Vec::new();

@@ -27,7 +27,7 @@ use super::{Effect, Hints, Page, click_list, cut, empty, line, scrolled, select}
 use crate::analysis::QpSource;
 use crate::model::Level;
 use crate::tui::cursor::{Cursor, Move};
-use crate::tui::export::Sheet;
+use crate::tui::export::ExportTable;
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::screen::Screen;
@@ -200,13 +200,13 @@ impl Page for NicScreen {
         (&[(&[Input::Open], "details")], &[(&[Input::SortNext], "sort"), (&[Input::Filter], "filter")])
     }
 
-    fn sheet(&self, view: &View) -> Sheet {
+    fn export_table(&self, view: &View) -> ExportTable {
         let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
-        let mut sheet = Sheet::new(&names);
+        let mut table = ExportTable::new(&names);
         let (all, _) = rows(view, self.order);
-        sheet.rows =
+        table.rows =
             all.iter().map(|row| COLUMNS.iter().map(|column| (column.value)(row)).collect()).collect();
-        sheet
+        table
     }
 
     fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
@@ -255,7 +255,8 @@ fn size(area: Rect) -> (usize, usize) {
     (usize::from(area.width), usize::from(area.height))
 }
 
-/// The first queue pair in full, that of the worst finding or else the busiest, for a screen that leaves this much room; false where none is known, or too little room.
+/// The first queue pair in full, that of the worst finding or else the busiest, for a screen that leaves this much
+/// room; false where none is known, or too little room.
 pub(super) fn worst(buffer: &mut Buffer, area: Rect, boxed: bool, view: &View) -> bool {
     let (all, _) = rows(view, Order::default());
     let Some(worst) = all.first().filter(|_| area.height >= PREVIEW + frame_height(boxed)) else {
@@ -331,7 +332,7 @@ fn legend(all: &[Row<'_>]) -> String {
     QpSource::ALL.into_iter().filter(shown).map(of).collect::<Vec<_>>().join(", ")
 }
 
-/// Why there is no row.
+/// Draws the reason why there is no row.
 fn nothing(buffer: &mut Buffer, area: Rect, view: &View, count: usize) {
     if view.data.is_none() {
         empty::render(buffer, area, view);

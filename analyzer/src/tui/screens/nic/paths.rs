@@ -9,7 +9,7 @@ use crate::tui::view::View;
 use crate::tui::widgets::join;
 use crate::util::units;
 
-/// What the report says of these paths; `None` without such queue pairs.
+/// The report's figures of these paths; `None` without such queue pairs.
 pub(super) fn known(view: &View) -> Option<&QpPaths> {
     view.analysis.as_ref()?.report.facts.qp_paths.as_ref()
 }

@@ -6,7 +6,7 @@ use crate::tui::widgets::panel::{BOXED, frame_height};
 
 /// Lines that each part would fill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct WantedLines {
     pub(super) timeline: u16,
     pub(super) problems: u16,
     /// The same with evidence or blind spots.
@@ -67,7 +67,7 @@ const TABLE: u16 = 4;
 
 impl Areas {
     /// The areas within `body`.
-    pub(super) fn new(body: Rect, wanted: Wanted) -> Self {
+    pub(super) fn new(body: Rect, wanted: WantedLines) -> Self {
         match body.width {
             ..BOXED => Self::stacked(body, wanted),
             BOXED..BESIDE => Self::layered(body, wanted),
@@ -92,7 +92,7 @@ impl Areas {
     }
 
     /// Narrow screens: one part below the other.
-    fn stacked(body: Rect, wanted: Wanted) -> Self {
+    fn stacked(body: Rect, wanted: WantedLines) -> Self {
         let rule = frame_height(false);
         let mut left = body.height;
         let mut take = |lines: u16, least_left: u16| {
@@ -152,7 +152,7 @@ impl Areas {
     }
 
     /// Screens of medium width: boxes one below the other, steps beside the links.
-    fn layered(body: Rect, wanted: Wanted) -> Self {
+    fn layered(body: Rect, wanted: WantedLines) -> Self {
         let frame = frame_height(true);
         let height = body.height;
         let mut left = height;
@@ -203,7 +203,7 @@ impl Areas {
     }
 
     /// Wide screens: problems beside the timeline, steps beside the links.
-    fn beside(body: Rect, wanted: Wanted) -> Self {
+    fn beside(body: Rect, wanted: WantedLines) -> Self {
         let frame = frame_height(true);
         let right = problems_width(body.width);
         let height = body.height;
@@ -257,7 +257,7 @@ impl Areas {
     }
 
     /// The widest screens: problems beside the timeline, and events beside peers and links.
-    fn columns(body: Rect, wanted: Wanted) -> Self {
+    fn columns(body: Rect, wanted: WantedLines) -> Self {
         let frame = frame_height(true);
         let height = body.height;
         let sentences = wanted.sentences.min(height * 9 / 20);
@@ -290,7 +290,7 @@ impl Areas {
     }
 
     /// Problems and below them the steps, where the problems leave room for them.
-    fn steps_below(area: Rect, wanted: Wanted) -> Option<(Rect, Rect)> {
+    fn steps_below(area: Rect, wanted: WantedLines) -> Option<(Rect, Rect)> {
         let frame = frame_height(true);
         let below = |lines: u16| area.height >= frame + lines.max(1) + frame + STEPS;
         let few = if below(wanted.problems_and_rest) { wanted.problems_and_rest } else { wanted.problems };
@@ -310,7 +310,7 @@ mod tests {
             for height in 1..120 {
                 for n in [0, 1, 3, 8, 40, 200] {
                     let body = Rect::new(0, 4, width, height);
-                    let wanted = Wanted {
+                    let wanted = WantedLines {
                         timeline: 8 + n % 3,
                         problems: n,
                         problems_and_rest: n + n / 2,
@@ -356,7 +356,7 @@ mod tests {
     fn at_80x24_every_part_that_answers_a_question_is_there() {
         let areas = Areas::new(
             Rect::new(0, 4, 80, 19),
-            Wanted {
+            WantedLines {
                 timeline: 10,
                 problems: 4,
                 problems_and_rest: 4,
@@ -378,7 +378,7 @@ mod tests {
     fn at_80x24_every_problem_has_a_line_before_other_parts_have_many() {
         let areas = |each: u16| {
             let (problems, sentences) = (2 * each + 1, 2 * each);
-            let all = Wanted {
+            let all = WantedLines {
                 timeline: 10,
                 problems,
                 problems_and_rest: problems,

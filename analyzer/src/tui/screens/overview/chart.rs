@@ -53,7 +53,7 @@ pub(in crate::tui::screens) struct Picture<'a> {
     at_ns: Option<u64>,
     /// Times that the axis names first.
     marks: Vec<u64>,
-    /// Columns of names.
+    /// Width of the names, in columns.
     name: usize,
 }
 

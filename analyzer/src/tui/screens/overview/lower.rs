@@ -70,7 +70,7 @@ pub(super) fn link_lines(view: &View, data: &Data, width: usize, room: usize) ->
     lines
 }
 
-/// What NICs count, without the title of the section.
+/// Counters of the NICs, without the title of the section.
 pub(super) fn counter_lines(view: &View, width: usize) -> Vec<Line<'static>> {
     devices::lines(view, width).into_iter().skip(1).collect()
 }

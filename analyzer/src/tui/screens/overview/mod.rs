@@ -20,21 +20,21 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 use serde_json::{Value, json};
 
-use self::areas::{Areas, Wanted, problems_width};
+use self::areas::{Areas, WantedLines, problems_width};
 use self::chart::Picture;
 pub(super) use self::chart::{links_over_time, load_of};
 pub use self::grid::Chart;
-use super::{Effect, Hints, Page, Spans, empty, events, line, nic, select, sheet, trends};
+use super::{Effect, Hints, Page, Spans, empty, events, export_table, line, nic, select, trends};
 use crate::analysis::{Entropy, rail_of};
 use crate::findings::Problem;
 use crate::tui::column::{bar, compact};
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::data::Data;
-use crate::tui::export::Sheet;
-use crate::tui::focus::{Focus, Only};
+use crate::tui::export::ExportTable;
+use crate::tui::focus::{Focus, FocusCondition};
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
-use crate::tui::peers::{By, Shared};
+use crate::tui::peers::{PeerGrouping, Shared};
 use crate::tui::screen::Screen;
 use crate::tui::theme;
 use crate::tui::view::View;
@@ -51,7 +51,7 @@ pub struct OverviewScreen {
     /// Place in the list of problems, and behind them in that of the peers.
     pub selected: Option<usize>,
     /// The selection, kept in a list of another order.
-    followed: Followed,
+    followed: FollowedRow,
     /// The first peer that is visible.
     pub offset: usize,
     /// Timeline of all signals.
@@ -60,7 +60,7 @@ pub struct OverviewScreen {
 
 /// The selected row, apart from its place.
 #[derive(Debug, Default)]
-struct Followed {
+struct FollowedRow {
     /// Key of the selected problem; `None` for a peer.
     problem: Option<String>,
     /// Problems before the peers.
@@ -98,7 +98,7 @@ impl OverviewScreen {
             Some(Item::Problem(at)) => problems::key(view, at),
             _ => None,
         };
-        self.followed = Followed { problem, problems: problems::count(view) };
+        self.followed = FollowedRow { problem, problems: problems::count(view) };
     }
 
     /// Selects the same problem or peer after a change of the lists; nothing if it is gone.
@@ -172,7 +172,7 @@ impl OverviewScreen {
         let problems = |rest| problems::lines(view, usize::from(beside), room, detail(view), rest).len();
         Areas::new(
             body,
-            Wanted {
+            WantedLines {
                 timeline: lines(chart::full_height(data)),
                 problems: lines(problems(false)),
                 problems_and_rest: lines(problems(true)),
@@ -203,22 +203,22 @@ impl OverviewScreen {
         let Some(data) = &view.data else { return Effect::None };
         let Some(peer) = data.peers.get(at) else { return Effect::None };
         let on = match peer.shared.clone() {
-            Shared::Hosts(src, dst) => Only::Hosts(src, dst),
+            Shared::Hosts(src, dst) => FocusCondition::Hosts(src, dst),
             Shared::QueuePair(..) => {
                 let row = data.model.rows.get(peer.row);
                 return row.map_or(Effect::None, |row| Effect::Detail(row.id));
             }
-            Shared::Remote(Some(host)) => Only::Host(host),
+            Shared::Remote(Some(host)) => FocusCondition::Host(host),
             Shared::Remote(None) => return Effect::None,
-            Shared::Process(name) => Only::Process(name),
-            Shared::Pod(name) => Only::Pod(name),
-            Shared::Job(name) => Only::Job(name),
-            Shared::Link(link) => Only::Links(vec![link]),
+            Shared::Process(name) => FocusCondition::Process(name),
+            Shared::Pod(name) => FocusCondition::Pod(name),
+            Shared::Job(name) => FocusCondition::Job(name),
+            Shared::Link(link) => FocusCondition::Links(vec![link]),
             Shared::Rail(rail) => {
                 let rails = &view.options.report.analysis.rails;
                 let links = (0..).zip(&data.model.links);
                 let on = links.filter(|(_, link)| rail_of(&link.name, rails) == rail.as_deref());
-                Only::Links(on.map(|(at, _)| at).collect())
+                FocusCondition::Links(on.map(|(at, _)| at).collect())
             }
         };
         Effect::Focus(Focus { about: peers::name(&peer.shared, data), on })
@@ -358,16 +358,16 @@ impl Page for OverviewScreen {
     }
 
     /// The trends over all links, where `link` is null and packets are deduplicated, and of each link.
-    fn sheet(&self, view: &View) -> Sheet {
-        let mut sheet = sheet::over_time(&["link", "direction"], &[]);
+    fn export_table(&self, view: &View) -> ExportTable {
+        let mut table = export_table::over_time(&["link", "direction"], &[]);
         let all = trends::points(view, usize::MAX);
-        sheet::add_points(&mut sheet, &[Value::Null, Value::Null], &all, &[]);
+        export_table::add_points(&mut table, &[Value::Null, Value::Null], &all, &[]);
         let links = view.data.iter().flat_map(|data| &data.model.links);
         for (at, link) in links.enumerate() {
-            let first = [json!(link.name), sheet::direction(link.direction)];
-            sheet::add_points(&mut sheet, &first, &trends::link_points(view, at, usize::MAX), &[]);
+            let first = [json!(link.name), export_table::direction(link.direction)];
+            export_table::add_points(&mut table, &first, &trends::link_points(view, at, usize::MAX), &[]);
         }
-        sheet
+        table
     }
 
     fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
@@ -500,14 +500,14 @@ impl OverviewScreen {
         let cursor = self.cursor(view);
         let about = peers::about(view);
         let name = match data.by {
-            By::QueuePairs => "WORST QUEUE PAIRS",
-            By::Hosts => "WORST PEERS",
-            By::Remote => "WORST REMOTE HOSTS",
-            By::Process => "WORST PROCESSES",
-            By::Pod => "WORST PODS",
-            By::Job => "WORST JOBS",
-            By::Link => "WORST LINKS",
-            By::Rail => "WORST RAILS",
+            PeerGrouping::QueuePairs => "WORST QUEUE PAIRS",
+            PeerGrouping::Hosts => "WORST PEERS",
+            PeerGrouping::Remote => "WORST REMOTE HOSTS",
+            PeerGrouping::Process => "WORST PROCESSES",
+            PeerGrouping::Pod => "WORST PODS",
+            PeerGrouping::Job => "WORST JOBS",
+            PeerGrouping::Link => "WORST LINKS",
+            PeerGrouping::Rail => "WORST RAILS",
         };
         let area = panel(buffer, areas.peers, areas.boxed, Title { name, about: &about, hint: &hint });
         peers::render(buffer, area, view, data, cursor);

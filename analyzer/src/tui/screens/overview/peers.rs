@@ -18,7 +18,7 @@ use crate::model::{Counts, Level, detail};
 use crate::tui::column::{self, bar, compact};
 use crate::tui::cursor::Cursor;
 use crate::tui::data::Data;
-use crate::tui::peers::{By, Peer, Shared};
+use crate::tui::peers::{Peer, PeerGrouping, Shared};
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::util::units::{self, Scale};
@@ -33,15 +33,15 @@ struct Figure {
 
 impl Figure {
     /// The title: a ratio has that in it which its packets share, as other ratios on the screen are of other packets.
-    const fn title(&self, by: By) -> &'static str {
+    const fn title(&self, by: PeerGrouping) -> &'static str {
         match (self.ratio, by) {
-            (true, By::Hosts) => "PAIR CE %",
-            (true, By::QueuePairs) => "QP CE %",
+            (true, PeerGrouping::Hosts) => "PAIR CE %",
+            (true, PeerGrouping::QueuePairs) => "QP CE %",
             _ => self.title,
         }
     }
 
-    fn width(&self, by: By) -> usize {
+    fn width(&self, by: PeerGrouping) -> usize {
         self.title(by).len().max(FIGURE)
     }
 
@@ -113,7 +113,7 @@ pub(super) fn name(shared: &Shared, data: &Data) -> String {
 
 /// The columns that fit.
 struct Columns {
-    by: By,
+    by: PeerGrouping,
     /// Letters of an address, where there are two.
     address: usize,
     /// Columns of the name.
@@ -191,9 +191,9 @@ fn longest_name(data: &Data) -> usize {
 }
 
 /// Columns that are left.
-struct Room(usize);
+struct ColumnsLeft(usize);
 
-impl Room {
+impl ColumnsLeft {
     fn take(&mut self, columns: usize) -> bool {
         let fits = columns <= self.0;
         if fits {
@@ -212,7 +212,7 @@ impl Room {
 
 /// True if rows have owners: of a remote host or a link there may be several.
 fn is_owned(data: &Data) -> bool {
-    matches!(data.by, By::Hosts | By::QueuePairs) && !data.sample.owners.all().is_empty()
+    matches!(data.by, PeerGrouping::Hosts | PeerGrouping::QueuePairs) && !data.sample.owners.all().is_empty()
 }
 
 /// Columns of the processes with their numbers, as far as that many are usual, and of their names alone; none where
@@ -230,7 +230,7 @@ fn processes(data: &Data) -> Vec<usize> {
 }
 
 /// The columns of what is wrong, and of whose it is.
-struct Trouble {
+struct ErrorColumns {
     figures: Vec<&'static Figure>,
     /// Those without a value in any row.
     quiet: Vec<&'static Figure>,
@@ -238,10 +238,10 @@ struct Trouble {
     process: usize,
 }
 
-impl Trouble {
+impl ErrorColumns {
     /// Figures with values come first, and of them those that the headline is about. `pair`: columns of the queue pairs
     /// of the worst flow, 0 where a row is one.
-    fn new(data: &Data, headline: Option<Problem>, pair: usize, room: &mut Room) -> Self {
+    fn new(data: &Data, headline: Option<Problem>, pair: usize, room: &mut ColumnsLeft) -> Self {
         let shows = |figure: &Figure| {
             data.peers.iter().any(|peer| (figure.value)(&peer.counts).is_some_and(|n| n > 0.0))
         };
@@ -251,7 +251,7 @@ impl Trouble {
         let first = |figure: &&Figure| !troubled || figure.is_about(headline);
         let (mut first, mut others): (Vec<&Figure>, Vec<_>) = some.iter().copied().partition(first);
         first.extend(others.drain(..FIRST.saturating_sub(first.len()).min(others.len())));
-        let fitting = |room: &mut Room, figures: Vec<&'static Figure>| -> Vec<&'static Figure> {
+        let fitting = |room: &mut ColumnsLeft, figures: Vec<&'static Figure>| -> Vec<&'static Figure> {
             figures.into_iter().filter(|figure| room.take(figure.width(data.by) + 1)).collect()
         };
         let mut figures = fitting(room, first);
@@ -269,11 +269,11 @@ impl Columns {
     fn new(data: &Data, width: usize, headline: Option<Problem>) -> Self {
         let longest = longest_name(data);
         let [v4, v6] = ADDRESSES;
-        let pairs = matches!(data.by, By::Hosts | By::QueuePairs);
+        let pairs = matches!(data.by, PeerGrouping::Hosts | PeerGrouping::QueuePairs);
         let most = if data.model.has_ipv6 || !pairs { v6 } else { v4 };
         let address = longest.clamp(if width < 70 { 9 } else { 11 }, most);
         let pair = data.peers.iter().map(|peer| letters(&queue_pairs(peer, data))).max().unwrap_or(0);
-        let own = (data.by == By::QueuePairs).then(|| pair.max(OWN.len()));
+        let own = (data.by == PeerGrouping::QueuePairs).then(|| pair.max(OWN.len()));
         // Mark, name, number of queue pairs or the numbers of one, rate.
         let named = |address: usize| if pairs { 2 * address + 3 } else { address };
         let qps = own.unwrap_or(QPS);
@@ -284,15 +284,16 @@ impl Columns {
         } else {
             address
         };
-        let mut room = Room(width.saturating_sub(fixed(address) + 1));
+        let mut room = ColumnsLeft(width.saturating_sub(fixed(address) + 1));
         let pair = if own.is_some() { 0 } else { pair.max(letters(PAIR)) };
-        let Trouble { figures, quiet, pair_shown, process } = Trouble::new(data, headline, pair, &mut room);
+        let ErrorColumns { figures, quiet, pair_shown, process } =
+            ErrorColumns::new(data, headline, pair, &mut room);
         let times = || data.peers.iter().filter_map(|peer| peer.latency);
         let p99 = times().any(|times| times.tail().is_some()) && room.take(LATENCY + 1);
         let p50 = times().next().is_some() && room.take(LATENCY + 1);
         let share = room.take(SHARE + 1);
         let packets = room.take(8);
-        let several = data.model.links.len() > 1 && data.by != By::Link;
+        let several = data.model.links.len() > 1 && data.by != PeerGrouping::Link;
         let link = if several && room.take(17) { 16 } else { 0 };
         let pair_shown = pair_shown || pair > 0 && room.take(pair + 1);
         let pair = if pair_shown { pair } else { 0 };
@@ -329,13 +330,15 @@ impl Columns {
     fn titles(&self) -> Line<'static> {
         let by = self.by;
         let title = match by {
-            By::Hosts | By::QueuePairs => format!("{:<a$}   DESTINATION", "SOURCE", a = self.address),
+            PeerGrouping::Hosts | PeerGrouping::QueuePairs => {
+                format!("{:<a$}   DESTINATION", "SOURCE", a = self.address)
+            }
             other => other.noun().to_uppercase(),
         };
         let rate = format!("{}b/s", self.units.rate.prefix());
         let mut text = format!("   {title:<n$} ", n = self.name);
         let _ = match by {
-            By::QueuePairs => write!(text, "{OWN:<w$}", w = self.qps),
+            PeerGrouping::QueuePairs => write!(text, "{OWN:<w$}", w = self.qps),
             _ => write!(text, "{:>w$}", "QPs", w = self.qps),
         };
         let _ = write!(text, " {rate:>7}");
@@ -416,7 +419,7 @@ impl Columns {
         spans.into_line()
     }
 
-    /// What its flows share, and the number of queue pairs or those at both ends.
+    /// The common property of its flows, and the number of queue pairs or those at both ends.
     fn subject(&self, spans: &mut Spans, peer: &Peer, data: &Data) {
         let address = |address: crate::sample::Address| cut(&address.to_string(), self.address, true);
         match &peer.shared {
@@ -460,7 +463,7 @@ impl Columns {
         spans.push(format!(" {text:<w$}", w = self.link), theme::DIM);
     }
 
-    /// Process and pod.
+    /// Adds process and pod of the queue pairs.
     fn owner(&self, spans: &mut Spans, peer: &Peer, data: &Data) {
         let cx = data.context();
         let owner = data.model.rows.get(peer.row).and_then(|row| cx.owner(row));
@@ -509,7 +512,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, view: &View, data: &Data, 
     line(buffer, area, 0, &columns.titles());
     // Of what all rows carry: links count each packet on each of them.
     let all = data.peers.iter().map(|peer| peer.counts.bytes as f64).sum::<f64>();
-    let all = if data.by == By::Link {
+    let all = if data.by == PeerGrouping::Link {
         all
     } else {
         all.max(data.model.dedup.delta.map_or(0.0, |d| d.counts.bytes as f64))

@@ -1,14 +1,14 @@
 //! The problems: what is active and what has ended, with place, time and cost, and what to do next.
 
+mod ends;
 mod sentence;
-mod when;
-mod who;
+mod time_text;
 
 use ratatui::text::{Line, Span};
 
+pub(in crate::tui) use self::ends::both_ends;
 pub(in crate::tui) use self::sentence::shortened;
-pub(in crate::tui) use self::when::When;
-pub(in crate::tui) use self::who::both_ends;
+pub(in crate::tui) use self::time_text::TimeText;
 use super::super::{Spans, cut, findings};
 use crate::findings::{DataEnd, Finding, Severity, Step};
 use crate::model::Level;
@@ -177,16 +177,16 @@ fn listed(
     (room, blocks): (usize, &[usize]),
 ) -> Option<Vec<Entry>> {
     let lasts = problems.iter().any(|(_, finding)| finding.active);
-    let list = |short: bool| -> Vec<Brief> {
+    let list = |short: bool| -> Vec<ProblemLines> {
         let one = |(_, finding): &(usize, &Finding)| {
             if finding.active || !short {
                 return brief(finding, end, width);
             }
-            Brief { lines: vec![cut_off(finding, end, width)], rest: Vec::new() }
+            ProblemLines { lines: vec![cut_off(finding, end, width)], rest: Vec::new() }
         };
         problems.iter().map(one).collect()
     };
-    let spare = |all: &[Brief]| room.checked_sub(all.iter().map(|one| one.lines.len()).sum());
+    let spare = |all: &[ProblemLines]| room.checked_sub(all.iter().map(|one| one.lines.len()).sum());
     let steps = |room: usize| -> usize {
         let fit = blocks.iter().scan(STEPS_HEAD, |used, lines| {
             *used += lines;
@@ -195,14 +195,14 @@ fn listed(
         fit.sum()
     };
     // Beside the place and cost of the worst.
-    let most = |all: &[Brief]| spare(all).map(|left: usize| steps(left.saturating_sub(1)));
+    let most = |all: &[ProblemLines]| spare(all).map(|left: usize| steps(left.saturating_sub(1)));
     let (whole, short) = (list(false), list(lasts));
     let brief = if most(&short) > most(&whole) { short } else { whole };
     let left = spare(&brief)?;
     let fits = |below: &usize| steps(left - below) == steps(left.saturating_sub(1));
     let mut left = (1..=left).rev().find(|below| !lasts || fits(below)).unwrap_or(0);
     let mut lines = Vec::new();
-    for ((at, finding), Brief { lines: mut sentence, rest }) in problems.iter().zip(brief) {
+    for ((at, finding), ProblemLines { lines: mut sentence, rest }) in problems.iter().zip(brief) {
         if left > 0
             && let Some(below) = below(finding, rest, width)
         {
@@ -308,7 +308,7 @@ fn style(finding: &Finding, end: DataEnd) -> ratatui::style::Style {
 }
 
 /// A problem in few lines.
-struct Brief {
+struct ProblemLines {
     lines: Vec<Line<'static>>,
     /// Parts of place and cost that the lines do not have.
     rest: Vec<Part>,
@@ -317,13 +317,13 @@ struct Brief {
 /// The diagnosis, which has the figure and the place, in as many lines as it takes; its time ends the last one, as a
 /// clock alone where that has no room for words, or stands in a line of its own, behind as much of place and cost as it
 /// has room for.
-fn brief(finding: &Finding, end: DataEnd, width: usize) -> Brief {
+fn brief(finding: &Finding, end: DataEnd, width: usize) -> ProblemLines {
     let lead = lead(finding);
     let indent = lead.width;
     let room = width.saturating_sub(indent + 1);
     let letters = |text: &str| text.chars().count();
     let mut texts = wrap(&finding.title, room);
-    let time = When::of(finding, end);
+    let time = TimeText::of(finding, end);
     let last = texts.last().map_or(0, |text| letters(text));
     let mut rest = parts(finding, end);
     let mut below = None;
@@ -356,14 +356,14 @@ fn brief(finding: &Finding, end: DataEnd, width: usize) -> Brief {
         }
         spans.into_line()
     };
-    Brief { lines: texts.into_iter().enumerate().map(line).collect(), rest }
+    ProblemLines { lines: texts.into_iter().enumerate().map(line).collect(), rest }
 }
 
 /// The diagnosis in one line with its time, cut where it has no room.
 fn cut_off(finding: &Finding, end: DataEnd, width: usize) -> Line<'static> {
     let mut spans = lead(finding);
     let room = width.saturating_sub(spans.width + 1);
-    let when = When::of(finding, end).bare;
+    let when = TimeText::of(finding, end).bare;
     let left = room.saturating_sub(when.chars().count() + 2);
     let text = shortened(&finding.title, left);
     let gap = room.saturating_sub(text.chars().count() + when.chars().count());
@@ -543,11 +543,11 @@ fn evidence(finding: &Finding, end: DataEnd, width: usize, room: usize) -> Vec<L
     if lines.len() > 2 { lines } else { Vec::new() }
 }
 
-/// What the lines below the verdict say of the worst problem.
+/// Text about the worst problem for the lines below the verdict.
 #[derive(Debug)]
 pub(in crate::tui) struct Impact {
-    pub(in crate::tui) time: When,
-    /// Cost and place.
+    pub(in crate::tui) time: TimeText,
+    /// Cost and place of the problem, in parts that are dropped from the end.
     pub(in crate::tui) parts: Vec<String>,
     /// Its ends, the longest form first; empty where the sentence says as much.
     pub(in crate::tui) who: Vec<String>,
@@ -559,12 +559,12 @@ pub(in crate::tui) fn impact(view: &View) -> Option<Impact> {
     let verdict = view.verdict()?;
     let worst = verdict.worst?;
     let end = end(view, &concluded);
-    let time = When::of(worst, end);
+    let time = TimeText::of(worst, end);
     let bare = |part: &Part| part.is_place && !part.text.contains(' ');
     let parts = parts(worst, end).into_iter();
     let parts: Vec<String> =
         parts.map(|part| if bare(&part) { format!("at {}", part.text) } else { part.text }).collect();
-    let who = who::forms(worst, view);
+    let who = ends::forms(worst, view);
     (time.is_known() || !parts.is_empty() || !who.is_empty()).then_some(Impact { time, parts, who })
 }
 

@@ -21,7 +21,7 @@ const ALL_SIGNALS: usize = 12;
 
 /// Place of something that can be selected.
 #[derive(Clone, Debug)]
-pub(super) struct Spot {
+pub(super) struct ItemPlace {
     pub(super) line: usize,
     pub(super) columns: Range<u16>,
 }
@@ -31,7 +31,7 @@ pub(super) struct Body {
     pub(super) lines: Vec<Line<'static>>,
     pub(super) items: Vec<Item>,
     /// The places of the items.
-    pub(super) spots: Vec<Spot>,
+    pub(super) spots: Vec<ItemPlace>,
 }
 
 impl Body {
@@ -121,7 +121,7 @@ impl Body {
     fn add(&mut self, column: &Self, by: u16) {
         let first = self.lines.len();
         self.items.extend(&column.items);
-        self.spots.extend(column.spots.iter().map(|spot| Spot {
+        self.spots.extend(column.spots.iter().map(|spot| ItemPlace {
             line: spot.line + first,
             columns: spot.columns.start + by..spot.columns.end + by,
         }));
@@ -134,7 +134,7 @@ impl Body {
         for (at, Entry { line, item }) in entries.into_iter().enumerate() {
             if let Some(item) = item {
                 items.push(item);
-                spots.push(Spot { line: at, columns: 1..width.saturating_sub(1).max(1) });
+                spots.push(ItemPlace { line: at, columns: 1..width.saturating_sub(1).max(1) });
             }
             lines.push(line);
         }

@@ -18,8 +18,8 @@ use self::columns::Body;
 use super::{Effect, Hints, Page, empty, findings, line, scrolled, select};
 use crate::findings::{Finding, Place};
 use crate::tui::cursor::{Cursor, Move};
-use crate::tui::export::Sheet;
-use crate::tui::focus::{Focus, Only};
+use crate::tui::export::ExportTable;
+use crate::tui::focus::{Focus, FocusCondition};
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::screen::Screen;
@@ -213,12 +213,15 @@ impl Page for ProblemScreen {
                     let kept = finding.flows.len();
                     view.messages.say(format!("showing the first {kept} flows kept for that time"));
                 }
-                Effect::Focus(Focus { about: finding.id.to_owned(), on: Only::Flows(finding.flows) })
+                Effect::Focus(Focus {
+                    about: finding.id.to_owned(),
+                    on: FocusCondition::Flows(finding.flows),
+                })
             }
             Item::Link => {
                 let Some(data) = &view.data else { return Effect::None };
                 let about = finding.place.in_words().unwrap_or_default();
-                Effect::Focus(Focus { about, on: Only::Links(body::links_of(data, &finding)) })
+                Effect::Focus(Focus { about, on: FocusCondition::Links(body::links_of(data, &finding)) })
             }
             Item::Flow(at) => {
                 let row = finding.flows.get(at).and_then(|flow| body::row_of(view, flow));
@@ -276,7 +279,7 @@ impl Page for ProblemScreen {
         }
     }
 
-    fn sheet(&self, view: &View) -> Sheet {
+    fn export_table(&self, view: &View) -> ExportTable {
         let concluded = view.concluded();
         let finding = concluded.zip(self.at(view)).and_then(|(concluded, at)| concluded.findings.get(at));
         findings::table(finding.into_iter())

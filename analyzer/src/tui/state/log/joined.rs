@@ -28,12 +28,12 @@ pub(super) struct Joined {
     pub(super) answers: Option<FlowKey>,
     /// Numbers of the NAKs among all events.
     pub(super) numbers: VecDeque<u64>,
-    resent: Option<Resent>,
+    retransmitted: Option<RetransmittedSinceGap>,
 }
 
 /// Retransmissions since the first gap of an entry.
 #[derive(Clone, Copy, Debug)]
-struct Resent {
+struct RetransmittedSinceGap {
     /// The counter before the gap; `None` where that is unknown.
     before: Option<u64>,
     packets: u64,
@@ -142,7 +142,7 @@ impl Log {
     pub fn unsettled(&self) -> Vec<FlowKey> {
         let recent = self.entries.iter().rev().take(JOIN_AMONG).filter(|entry| entry.is_gap());
         recent
-            .filter(|entry| !entry.joined.resent.is_some_and(|one| one.settled))
+            .filter(|entry| !entry.joined.retransmitted.is_some_and(|one| one.settled))
             .map(|entry| entry.key)
             .collect()
     }
@@ -161,7 +161,7 @@ impl Log {
             let followed = later.iter().any(|(key, from_ns)| *key == entry.key && *from_ns < time_ns);
             later.push((entry.key, first_ns));
             let ended = time_ns >= entry.latest.time_ns.saturating_add(JOIN_WITHIN_NS);
-            match &mut entry.joined.resent {
+            match &mut entry.joined.retransmitted {
                 Some(known) if known.settled => {}
                 // A sample of before: the next one may still be.
                 None if time_ns < first_ns => {}
@@ -176,8 +176,13 @@ impl Log {
                         },
                         |known| known.before,
                     );
-                    *known =
-                        Some(Resent { before, packets, how, as_of_ns: time_ns, settled: ended || followed });
+                    *known = Some(RetransmittedSinceGap {
+                        before,
+                        packets,
+                        how,
+                        as_of_ns: time_ns,
+                        settled: ended || followed,
+                    });
                 }
             }
         }
@@ -193,11 +198,11 @@ impl EntryAt<'_> {
 
     /// Packets that the sender retransmitted since the first gap, as far as that was known at a time.
     #[must_use]
-    pub fn resent(&self, time_ns: Option<u64>) -> Option<u64> {
+    pub fn retransmitted(&self, time_ns: Option<u64>) -> Option<u64> {
         let known = self
             .entry
             .joined
-            .resent
+            .retransmitted
             .filter(|known| time_ns.is_none_or(|time_ns| known.as_of_ns <= time_ns))?;
         known.packets.checked_sub(known.before?).filter(|packets| *packets > 0)
     }
@@ -214,8 +219,8 @@ impl EntryAt<'_> {
             (naks, gaps) if naks < gaps => parts.push(format!("NAK {naks}/{gaps}")),
             _ => parts.push("NAK".to_owned()),
         }
-        if let Some(packets) = self.resent(time_ns) {
-            let how = match self.entry.joined.resent.and_then(|known| known.how) {
+        if let Some(packets) = self.retransmitted(time_ns) {
+            let how = match self.entry.joined.retransmitted.and_then(|known| known.how) {
                 Some(Retransmission::GoBackN) => "GBN",
                 Some(Retransmission::SelectiveRepeat) => "SR",
                 None => "RETX",
@@ -228,8 +233,8 @@ impl EntryAt<'_> {
     /// The entry in words at a time: the latest event, and what belongs to it.
     #[must_use]
     pub fn text(&self, time_ns: Option<u64>) -> String {
-        let resent = self.resent(time_ns);
-        if !self.entry.is_gap() || (self.naks() == 0 && resent.is_none()) {
+        let retransmitted = self.retransmitted(time_ns);
+        if !self.entry.is_gap() || (self.naks() == 0 && retransmitted.is_none()) {
             return self.state.text.clone();
         }
         let mut parts = vec![gap(&self.state.event)];
@@ -239,10 +244,10 @@ impl EntryAt<'_> {
             (naks, gaps) if naks < gaps => parts.push(format!("{naks} of {gaps} answered by NAK")),
             _ => parts.push("each answered by NAK".to_owned()),
         }
-        if let Some(packets) = resent {
+        if let Some(packets) = retransmitted {
             let s = if packets == 1 { "" } else { "s" };
             let packets = format!("{} packet{s}", compact(packets as f64));
-            parts.push(match self.entry.joined.resent.and_then(|known| known.how) {
+            parts.push(match self.entry.joined.retransmitted.and_then(|known| known.how) {
                 Some(Retransmission::GoBackN) => format!("go-back-N {packets}"),
                 Some(Retransmission::SelectiveRepeat) => format!("selective retransmission of {packets}"),
                 None => format!("{packets} retransmitted"),
@@ -351,7 +356,7 @@ mod tests {
         assert_eq!(some.listed(None).next().unwrap().brief(None).as_deref(), Some("4 PSN, NAK 1/3"));
     }
 
-    fn again(packets: u64) -> Retransmissions {
+    fn retransmissions(packets: u64) -> Retransmissions {
         let how = Some(Retransmission::GoBackN);
         Retransmissions(std::iter::once((gap_at(0, 0, 0).key, (packets, how))).collect())
     }
@@ -361,8 +366,8 @@ mod tests {
         let ms = 1_000_000;
         let mut log = log(&[gap_at(10, 104, 0), nak_at(11, 100, 0)]);
         assert_eq!(log.unsettled().len(), 1);
-        log.retransmitted((5 * ms, &again(1_000)), (20 * ms, &again(1_012)));
-        log.retransmitted((20 * ms, &again(1_012)), (30 * ms, &again(1_029)));
+        log.retransmitted((5 * ms, &retransmissions(1_000)), (20 * ms, &retransmissions(1_012)));
+        log.retransmitted((20 * ms, &retransmissions(1_012)), (30 * ms, &retransmissions(1_029)));
         let row = log.listed(None).next().unwrap();
         assert!(row.text(None).contains("NAK answered, go-back-N 29 packets, "), "{}", row.text(None));
         assert_eq!(row.brief(None).as_deref(), Some("4 PSN, NAK, GBN 29"));
@@ -371,16 +376,16 @@ mod tests {
             Some("4 PSN, NAK"),
             "what was retransmitted comes later"
         );
-        assert_eq!(row.resent(Some(15 * ms)), None, "not known then");
+        assert_eq!(row.retransmitted(Some(15 * ms)), None, "not known then");
         // The next gap of the flow has its own.
         log.push(&gap_at(1_500, 904, 0), 0);
-        log.retransmitted((1_400 * ms, &again(1_029)), (1_600 * ms, &again(1_040)));
-        let all: Vec<_> = log.listed(None).map(|row| row.resent(None)).collect();
+        log.retransmitted((1_400 * ms, &retransmissions(1_029)), (1_600 * ms, &retransmissions(1_040)));
+        let all: Vec<_> = log.listed(None).map(|row| row.retransmitted(None)).collect();
         assert_eq!(all, [Some(11), Some(29)]);
         // Where the counter before is unknown, so is what was retransmitted.
         log.push(&gap_at(3_000, 1_904, 0), 0);
-        log.retransmitted((3_001 * ms, &again(1_040)), (4_500 * ms, &again(1_050)));
-        assert_eq!(log.listed(None).next().unwrap().resent(None), None);
+        log.retransmitted((3_001 * ms, &retransmissions(1_040)), (4_500 * ms, &retransmissions(1_050)));
+        assert_eq!(log.listed(None).next().unwrap().retransmitted(None), None);
         assert_eq!(log.unsettled(), []);
     }
 }

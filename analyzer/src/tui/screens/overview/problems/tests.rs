@@ -62,7 +62,7 @@ fn a_problem_lasts_until_the_time_shown() {
     let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
     let shown = DataEnd { shown_ns: Some(START + 11 * NS_PER_S), ..end };
     let finding = lossy("Loss", 5);
-    let longest = |end| When::of(&finding, end).forms().next().unwrap_or_default().to_owned();
+    let longest = |end| TimeText::of(&finding, end).forms().next().unwrap_or_default().to_owned();
     assert_eq!(longest(end), "since 13:00:00, quiet for 4 s");
     assert_eq!(longest(shown), "since 13:00:00, quiet for 6 s");
     let finding = lossy("Loss", 9);
@@ -80,12 +80,12 @@ fn how_long_and_how_often_stand_where_there_is_room() {
         peak: None,
     };
     let again = Finding { episodes: vec![episode(0, 2), episode(6, 9)], ..lossy("Loss", 9) };
-    let forms: Vec<String> = When::of(&again, end).forms().map(str::to_owned).collect();
+    let forms: Vec<String> = TimeText::of(&again, end).forms().map(str::to_owned).collect();
     let nth = again.recurrence(end).unwrap();
     let short = ["since 13:00:06 (3 s)", "since 13:00:06"];
     assert_eq!(forms, [&*format!("{}, {nth}", short[0]), short[0], short[1]]);
     let best = |all: usize, alone: usize| {
-        let time = When::of(&again, end);
+        let time = TimeText::of(&again, end);
         let best = time.best(|form| form.len() <= all, |form| form.len() <= alone);
         best.map(str::to_owned)
     };
@@ -94,7 +94,9 @@ fn how_long_and_how_often_stand_where_there_is_room() {
     assert_eq!(best(0, 80).as_deref(), Some(short[1]));
     assert_eq!(best(0, 9), None);
     let over = Finding { active: false, ..again };
-    assert!(When::of(&over, end).forms().next().unwrap().starts_with("ended 13:00:09, lasted 3 s, 2nd time"));
+    assert!(
+        TimeText::of(&over, end).forms().next().unwrap().starts_with("ended 13:00:09, lasted 3 s, 2nd time")
+    );
 }
 
 /// What has ended takes one line each where the steps of what lasts have no room otherwise.

@@ -18,7 +18,7 @@ pub(super) const fn name(flow: &Flow) -> Name {
 
 /// Flows with a non-zero count, highest first; a flow on several links appears once, from the link that saw most of
 /// it.
-pub(super) fn once<'a>(
+pub(super) fn deduplicated<'a>(
     flows: impl IntoIterator<Item = &'a Flow>,
     of: impl Fn(&Flow) -> u64,
 ) -> Vec<(&'a Flow, u64)> {
@@ -76,7 +76,7 @@ impl<T> LinkShare<T> {
 }
 
 /// The counts of links, without those that repeat the packets of another tap.
-pub(super) fn seen_once<T>(input: &Input<'_>, mut seen: Vec<LinkShare<T>>) -> Vec<LinkShare<T>> {
+pub(super) fn deduplicated_links<T>(input: &Input<'_>, mut seen: Vec<LinkShare<T>>) -> Vec<LinkShare<T>> {
     if seen.len() < 2 {
         return seen;
     }

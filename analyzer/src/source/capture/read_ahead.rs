@@ -19,12 +19,12 @@ use crate::util::background;
 const DEPTH: usize = 2;
 
 /// The receiving end of the reading thread.
-pub(super) struct Ahead {
+pub(super) struct ReadAhead {
     full: Receiver<io::Result<Chunk>>,
     used: Sender<Vec<u8>>,
 }
 
-impl Ahead {
+impl ReadAhead {
     /// Starts the thread. Returns the input if there is only one CPU, or if no thread can be started.
     pub(super) fn start(input: Box<dyn Read + Send>) -> Result<Self, Box<dyn Read + Send>> {
         let (full_in, full) = sync_channel(DEPTH);
@@ -104,8 +104,8 @@ mod tests {
     }
 
     /// `None` if this machine has a single CPU and thus no reading thread.
-    fn ahead(parts: Vec<Option<Vec<u8>>>) -> Option<Ahead> {
-        Ahead::start(Box::new(Parts(parts))).ok()
+    fn ahead(parts: Vec<Option<Vec<u8>>>) -> Option<ReadAhead> {
+        ReadAhead::start(Box::new(Parts(parts))).ok()
     }
 
     fn part(from: usize, len: usize) -> Vec<u8> {
@@ -164,7 +164,7 @@ mod tests {
             }
         }
         let (reads, seen) = channel();
-        let Ok(ahead) = Ahead::start(Box::new(Endless(reads))) else { return };
+        let Ok(ahead) = ReadAhead::start(Box::new(Endless(reads))) else { return };
         seen.recv().unwrap();
         drop(ahead);
         // The channel ends when the thread drops the input; before that it is bounded.

@@ -19,7 +19,7 @@ const MAX_SOURCES: usize = 16;
 /// Balance of one direction of links whose captures hold both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Way {
+pub struct DirectionBalance {
     /// Hosts that send in this direction, at most 16.
     pub sources: Vec<Address>,
     /// Bytes of each link, in the order of `links`. Unit: bytes.
@@ -100,7 +100,7 @@ pub(crate) fn sides(sample: &Sample, group: &Imbalance) -> Option<Sides> {
 }
 
 /// Balance by direction; `None` as [`sides`].
-pub(super) fn ways(sample: &Sample, group: &Imbalance) -> Option<Vec<Way>> {
+pub(super) fn direction_balances(sample: &Sample, group: &Imbalance) -> Option<Vec<DirectionBalance>> {
     let sides = sides(sample, group)?;
     let pairs = pairs(sample, group)?;
     let way = |side: bool| {
@@ -115,7 +115,7 @@ pub(super) fn ways(sample: &Sample, group: &Imbalance) -> Option<Vec<Way>> {
         }
         let loads: Vec<f64> = bytes.iter().map(|bytes| *bytes as f64).collect();
         let sources = sides.iter().filter(|(_, own)| **own == side).map(|(host, _)| *host);
-        Way {
+        DirectionBalance {
             sources: sources.take(MAX_SOURCES).collect(),
             max_over_mean: max_over_mean(&loads),
             jain: jain(&loads),
@@ -137,7 +137,7 @@ mod tests {
     use crate::metrics::traffic::hosts::{BinPackets, Pairs};
 
     /// Bytes between hosts on two links, and the time to live.
-    fn of(packets: &[(u16, &str, &str, u64, u8)]) -> Option<Vec<Way>> {
+    fn of(packets: &[(u16, &str, &str, u64, u8)]) -> Option<Vec<DirectionBalance>> {
         let mut pairs = Pairs::default();
         for (link, src, dst, bytes, hops) in packets {
             let number = pairs.number(&key(*link, src, dst, 17), *hops);

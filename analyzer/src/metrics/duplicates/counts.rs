@@ -1,40 +1,40 @@
-//! Counts of copies, by what they would have added to the other counters.
+//! Counts of duplicates, by what they would have added to the other counters.
 
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
 use super::super::packet::{CE, ECT_MASK, Packet};
 
-/// Copies that were counted, to be taken off what was counted of all packets.
+/// Duplicates that were counted, to be taken off what was counted of all packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Copies {
-    /// Number of copies.
+pub struct DuplicateCounts {
+    /// Number of duplicates.
     pub packets: u64,
     /// Their outer frames' bytes.
     pub bytes: u64,
     /// The same of what is no acknowledgement and no CNP.
     pub data_bytes: u64,
-    /// Payload of the copies, bytes.
+    /// Payload of the duplicates, bytes.
     pub payload_bytes: u64,
-    /// Data packets by ECN bits. A packet that shows CE in one of its copies counts as marked: the other is here.
+    /// Data packets by ECN bits. A packet that shows CE in one of its duplicates counts as marked: the other is here.
     pub ecn_data: [u64; 4],
     /// CNPs and ACKNOWLEDGEs by ECN bits.
     pub ecn_control: [u64; 4],
-    /// Number of CNPs among the copies.
+    /// Number of CNPs among the duplicates.
     pub cnp_packets: u64,
-    /// AETHs of the copies that acknowledge.
+    /// AETHs of the duplicates that acknowledge.
     pub acks: u64,
-    /// RNR NAKs among the copies.
+    /// RNR NAKs among the duplicates.
     pub rnr_naks: u64,
     /// NAKs by code 0 to 4; all others last.
     pub naks: [u64; 6],
-    /// Requests among the copies.
+    /// Requests among the duplicates.
     pub requests: u64,
     /// READ responses and atomic acknowledgements.
     pub responses: u64,
 }
 
-impl Copies {
+impl DuplicateCounts {
     /// These, where there are any.
     #[must_use]
     pub fn if_any(self) -> Option<Box<Self>> {
@@ -78,7 +78,7 @@ impl Copies {
         single.into_iter().chain(ecn_data).chain(ecn_control).chain(naks)
     }
 
-    /// Adds a copy of a packet whose ECN bits were `first_ecn`.
+    /// Adds a duplicate of a packet whose ECN bits were `first_ecn`.
     pub(super) fn add(&mut self, packet: &Packet, op: Op, first_ecn: u8) {
         self.packets += 1;
         self.bytes += u64::from(packet.wire_len);

@@ -7,32 +7,32 @@ use crate::analysis::loss::Downstream;
 use crate::findings::checks::loss::taps::Ends;
 use crate::findings::ids;
 use crate::findings::index::{ByHosts, FlowSet};
+use crate::findings::period::{Evaluated, Period, latest, periods};
 use crate::findings::relate::causality::overlap;
-use crate::findings::span::{Judged, Span, latest, spans};
 use crate::findings::{Finding, Input, Severity};
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
 use crate::util::map::Map;
 
 /// True for loss or reordering downstream of a tap.
-pub(super) fn asks(finding: &Finding) -> bool {
+pub(super) fn is_downstream_of_tap(finding: &Finding) -> bool {
     finding.id == ids::LOSS_AFTER_TAP && finding.severity == Severity::Info
 }
 
 /// True for a finding that owns loss downstream of a tap, and with it these retransmissions.
-pub(super) fn owns_asked(finding: &Finding) -> bool {
+pub(super) fn owns_downstream_loss(finding: &Finding) -> bool {
     finding.is_problem() && finding.owns.contains(&ids::LOSS_AFTER_TAP)
 }
 
 /// NAKs of receivers for packets that passed the tap.
-pub(super) struct Asked {
+pub(super) struct NakEpisodes {
     /// Episodes of NAKs or repeated READs.
     pub(super) episodes: u64,
     /// What they show. `None`: answers are not captured.
     pub(super) what: Option<Downstream>,
 }
 
-impl Asked {
+impl NakEpisodes {
     pub(super) fn of(finding: &Finding) -> Self {
         let subject = &finding.subject;
         Self { episodes: subject.nak_episodes.unwrap_or(0), what: subject.downstream }
@@ -52,7 +52,10 @@ pub(super) fn own(found: &mut [Finding]) {
         }
     }
     for at in 0..found.len() {
-        let Some(asking) = found.get(at).filter(|one| asks(one) && one.owner.is_none()) else { continue };
+        let Some(asking) = found.get(at).filter(|one| is_downstream_of_tap(one) && one.owner.is_none())
+        else {
+            continue;
+        };
         let asked = hosts(&asking.named);
         let accounts_for_all = |cost: &&&(usize, Vec<Hosts>)| {
             let during = found.get(cost.0).is_some_and(|one| overlap(&one.episodes, &asking.episodes));
@@ -74,7 +77,8 @@ pub(super) fn check(
     mut known: ByHosts,
     found: &mut Vec<Finding>,
 ) {
-    let asking: Vec<usize> = (0..found.len()).filter(|at| found.get(*at).is_some_and(asks)).collect();
+    let asking: Vec<usize> =
+        (0..found.len()).filter(|at| found.get(*at).is_some_and(is_downstream_of_tap)).collect();
     for at in asking {
         let Some((asked, hosts, judged)) = found
             .get(at)
@@ -99,7 +103,7 @@ fn hosts(named: &FlowSet) -> Vec<(Address, Address)> {
 
 /// True for a finding that has the retransmissions between its hosts.
 fn has(one: &Finding) -> bool {
-    one.id == STORM.id || owns_asked(one) || super::OWNERS.contains(&one.id) && one.is_problem()
+    one.id == STORM.id || owns_downstream_loss(one) || super::OWNERS.contains(&one.id) && one.is_problem()
 }
 
 /// The NAKs of the receivers of this finding, its hosts whose retransmissions nothing else has, and these.
@@ -108,7 +112,7 @@ fn judge<'a>(
     ends: &Ends<'_>,
     asking: &Finding,
     had: impl Fn(Hosts) -> bool,
-) -> Option<(Asked, Vec<Hosts>, Judged<Pair<'a>>)> {
+) -> Option<(NakEpisodes, Vec<Hosts>, Evaluated<Pair<'a>>)> {
     let limits = &input.limits.retry;
     let mut hosts = hosts(&asking.named);
     hosts.retain(|hosts| !had(*hosts));
@@ -116,15 +120,15 @@ fn judge<'a>(
     // In the order of all flows, whose worst are named first.
     flows.sort_unstable_by_key(|flow| std::ptr::from_ref::<Flow>(flow));
     // Of the NAKs and repeated READs: retransmissions for another reason, such as RNR NAKs, may go on behind them.
-    let spans = spans(flows.iter().copied(), &[Signal::LossDownstream]);
-    let judge = |span: &Span| {
-        let mut pair = Pair::of(input.facts, ends, &flows, span);
+    let periods = periods(flows.iter().copied(), &[Signal::LossDownstream]);
+    let judge = |period: &Period| {
+        let mut pair = Pair::of(input.facts, ends, &flows, period);
         // A slow receiver has what follows its RNR NAKs.
         let asked = pair.retransmitted.saturating_sub(pair.after_rnr);
         pair.retransmitted = asked;
         let ratio = pair.ratio();
         let enough = asked >= limits.packets && ratio >= limits.asked_ratio;
-        (enough && is_during(asking, span)).then_some((pair, Some(ratio)))
+        (enough && is_during(asking, period)).then_some((pair, Some(ratio)))
     };
-    Some((Asked::of(asking), hosts, latest(&spans, whole(&flows), judge)?))
+    Some((NakEpisodes::of(asking), hosts, latest(&periods, whole(&flows), judge)?))
 }

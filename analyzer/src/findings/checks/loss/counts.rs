@@ -1,41 +1,41 @@
-//! Amount of loss on one side of a tap in a time span.
+//! Amount of loss on one side of a tap in a period.
 
 use super::{Limits, Side};
 use crate::analysis::{Facts, Flow, Loss};
 use crate::findings::not_evaluated::is_not_evaluated;
-use crate::findings::span::Span;
+use crate::findings::period::Period;
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::util::numbers::share;
 
 /// Packets, lost packets and loss episodes.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Sum {
+pub(super) struct LossCounts {
     /// Packets seen, and those lost upstream, which should have been seen.
     pub(super) packets: u64,
     pub(super) lost: u64,
     pub(super) episodes: u64,
 }
 
-impl Sum {
-    /// Sum over the requests and responses of a flow in a time span. Downstream of a tap an episode counts as one
+impl LossCounts {
+    /// Sum over the requests and responses of a flow in a period. Downstream of a tap an episode counts as one
     /// lost packet, since the number is not visible.
-    pub(super) fn of(facts: &Facts, flow: &Flow, side: Side, span: &Span) -> Self {
+    pub(super) fn of(facts: &Facts, flow: &Flow, side: Side, period: &Period) -> Self {
         if flow.psn.is_none() && flow.psn_responses.is_none() || is_not_evaluated(flow) {
             return Self::default();
         }
         let total = |of: fn(&Loss) -> u64| -> u64 { flow.losses().iter().flatten().map(of).sum() };
-        let packets = span.packets(facts, flow);
+        let packets = period.packets(facts, flow);
         match side {
-            Side::Before => {
-                let lost = span.count(flow, Signal::Lost, total(|loss| loss.lost));
+            Side::Upstream => {
+                let lost = period.count(flow, Signal::Lost, total(|loss| loss.lost));
                 let episodes =
-                    span.count(flow, side.signal(), total(|loss| loss.before_tap.episodes.or_zero()));
+                    period.count(flow, side.signal(), total(|loss| loss.before_tap.episodes.or_zero()));
                 // Lost packets should have passed as well.
                 Self { packets: packets + lost, lost, episodes }
             }
-            Side::After => {
+            Side::Downstream => {
                 let episodes =
-                    span.count(flow, side.signal(), total(|loss| loss.after_tap.episodes.or_zero()));
+                    period.count(flow, side.signal(), total(|loss| loss.after_tap.episodes.or_zero()));
                 // A trimmed packet triggers its own retransmission.
                 let episodes = episodes.saturating_sub(flow.trimmed_packets());
                 Self { packets, lost: episodes, episodes }

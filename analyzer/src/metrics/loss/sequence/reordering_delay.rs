@@ -20,7 +20,7 @@ definitions! {
 
 /// Times for which gaps were open.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Lateness {
+pub(super) struct ReorderingDelay {
     /// PSNs that were late and not lost, and the longest time that one took, nanoseconds.
     reordered: u64,
     longest_ns: u64,
@@ -33,7 +33,7 @@ fn step(open_ns: u64) -> usize {
     ((open_ns / 1_000).max(1).ilog2() as usize).min(STEPS - 1)
 }
 
-impl Lateness {
+impl ReorderingDelay {
     /// An original filled a gap that was open for that long.
     pub(super) fn reordered(&mut self, open_ns: u64) {
         self.reordered += 1;
@@ -73,14 +73,14 @@ mod tests {
 
     /// Packets late by this and not lost, and 16 PSNs lost in gaps open for that long.
     fn doubtful(reordered: u64, late_us: u64, open_us: u64, numbered: bool) -> u64 {
-        let mut lateness = Lateness::default();
+        let mut reordering_delay = ReorderingDelay::default();
         for _ in 0..reordered {
-            lateness.reordered(late_us * US);
+            reordering_delay.reordered(late_us * US);
         }
         for _ in 0..4 {
-            lateness.lost(open_us * US, 4, numbered);
+            reordering_delay.lost(open_us * US, 4, numbered);
         }
-        lateness.doubtful(16)
+        reordering_delay.doubtful(16)
     }
 
     #[test]
@@ -92,16 +92,16 @@ mod tests {
         assert_eq!(doubtful(63, 38, 35, true), 0);
         assert_eq!(doubtful(64, 38, 35, true), 16);
         assert_eq!(doubtful(5, 38, 0, false), 16);
-        let many = Lateness { reordered: 5, longest_ns: 38 * US, ..Lateness::default() };
+        let many = ReorderingDelay { reordered: 5, longest_ns: 38 * US, ..ReorderingDelay::default() };
         assert_eq!(many.doubtful(41), 0, "most are lost");
         assert_eq!(step(u64::MAX), STEPS - 1);
     }
 
     #[test]
     fn a_pause_as_long_as_packets_are_late_is_no_timer() {
-        let late = Lateness { reordered: 32, longest_ns: 4_000 * US, ..Lateness::default() };
+        let late = ReorderingDelay { reordered: 32, longest_ns: 4_000 * US, ..ReorderingDelay::default() };
         assert!(late.explains(3_900 * US) && late.explains(5_000 * US));
         assert!(!late.explains(5_001 * US));
-        assert!(!Lateness { reordered: 31, ..late }.explains(3_900 * US));
+        assert!(!ReorderingDelay { reordered: 31, ..late }.explains(3_900 * US));
     }
 }

@@ -6,7 +6,7 @@ use crate::util::units;
 
 /// Forms of the time of a problem, each list with the longest first; both are empty where nothing is known.
 #[derive(Debug, Default)]
-pub(in crate::tui) struct When {
+pub(in crate::tui) struct TimeText {
     /// With its length, and how often it came back: `since 12:00:20 (8 s), 3rd time in 2 min 10 s`.
     more: Vec<String>,
     /// Those that say enough: `since 12:00:20`.
@@ -15,7 +15,7 @@ pub(in crate::tui) struct When {
     pub(super) bare: String,
 }
 
-impl When {
+impl TimeText {
     pub(super) fn of(finding: &Finding, end: DataEnd) -> Self {
         let at = |ns: u64| end.clock(ns);
         // Tenths matter in a capture of few seconds alone.

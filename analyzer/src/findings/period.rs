@@ -1,4 +1,4 @@
-//! Time spans of findings: the times of signals in flows, and the figures of one episode.
+//! Periods of findings: the times of signals in flows, and the figures of one episode.
 
 use crate::analysis::{Facts, Flow, Loss};
 use crate::findings::{Episode, Impact};
@@ -14,9 +14,9 @@ definitions! {
         "A storm that lasts for minutes and pauses for 10 s, as a job does for a checkpoint, is one problem; two bursts with as much silence between them are two";
 }
 
-/// A time span in which a signal occurred in some flows without 10 s of silence.
+/// A period in which a signal occurred in some flows without 10 s of silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Span {
+pub(super) struct Period {
     /// Begin, Unix nanoseconds.
     pub(super) first_ns: u64,
     /// End, Unix nanoseconds.
@@ -27,7 +27,7 @@ pub(super) struct Span {
     near_ns: u64,
 }
 
-impl Span {
+impl Period {
     /// The whole run, with its figures.
     pub(super) const fn whole(first_ns: u64, last_ns: u64) -> Self {
         Self { first_ns, last_ns, whole: true, near_ns: 0 }
@@ -145,7 +145,7 @@ impl Span {
     }
 }
 
-/// One end of a time span.
+/// One end of a period.
 #[derive(Clone, Copy)]
 enum Edge {
     /// Excludes packets at this time.
@@ -199,12 +199,12 @@ pub(super) fn scaled(n: u64, part: u64, whole: u64) -> u64 {
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// The time spans in which any of these signals occurred in any of these flows, latest first.
-pub(super) fn spans<'a>(flows: impl IntoIterator<Item = &'a Flow>, signals: &[Signal]) -> Vec<Span> {
+/// The periods in which any of these signals occurred in any of these flows, latest first.
+pub(super) fn periods<'a>(flows: impl IntoIterator<Item = &'a Flow>, signals: &[Signal]) -> Vec<Period> {
     let intervals =
         flows.into_iter().flat_map(|flow| signals.iter().flat_map(|signal| flow.intervals.of(*signal)));
     let times = joined(intervals.map(|interval| (interval.first_ns, interval.last_ns)).collect());
-    times.into_iter().rev().map(|(first_ns, last_ns)| Span::episode_of(first_ns, last_ns)).collect()
+    times.into_iter().rev().map(|(first_ns, last_ns)| Period::episode_of(first_ns, last_ns)).collect()
 }
 
 /// Begins and ends with less than 10 s between two of them as one, the oldest first.
@@ -221,87 +221,87 @@ pub(super) fn joined(mut all: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
 }
 
 /// The same, which are sorted latest first, with those as one between which there is little silence for their length.
-pub(super) fn bridged(spans: Vec<Span>) -> Vec<Span> {
-    let mut joined: Vec<Span> = Vec::new();
-    for span in spans.into_iter().rev() {
-        let is_brief = |before: &Span| {
-            let silence_ns = span.first_ns.saturating_sub(before.last_ns);
-            silence_ns as f64 <= BRIDGED_RATIO * span.last_ns.saturating_sub(before.first_ns) as f64
+pub(super) fn bridged(periods: Vec<Period>) -> Vec<Period> {
+    let mut joined: Vec<Period> = Vec::new();
+    for period in periods.into_iter().rev() {
+        let is_brief = |before: &Period| {
+            let silence_ns = period.first_ns.saturating_sub(before.last_ns);
+            silence_ns as f64 <= BRIDGED_RATIO * period.last_ns.saturating_sub(before.first_ns) as f64
         };
         match joined.last_mut() {
-            Some(before) if is_brief(before) => before.last_ns = span.last_ns.max(before.last_ns),
-            _ => joined.push(span),
+            Some(before) if is_brief(before) => before.last_ns = period.last_ns.max(before.last_ns),
+            _ => joined.push(period),
         }
     }
     joined.reverse();
     joined
 }
 
-/// One span from the first to the last of these, which are sorted latest first, for problems too small in each span.
-/// `run` if there is none, since the times of the signals are unknown.
-pub(super) fn all_of(spans: &[Span], run: Span) -> Span {
-    match (spans.last(), spans.first()) {
-        (Some(first), Some(last)) => Span::episode_of(first.first_ns, last.last_ns),
+/// One period from the first to the last of these, which are sorted latest first, for problems too small in each
+/// period. `run` if there is none, since the times of the signals are unknown.
+pub(super) fn all_of(periods: &[Period], run: Period) -> Period {
+    match (periods.last(), periods.first()) {
+        (Some(first), Some(last)) => Period::episode_of(first.first_ns, last.last_ns),
         _ => run,
     }
 }
 
 /// The same for one signal; none if some occurrences have no known time.
-pub(super) fn timed(flows: &[&Flow], signal: Signal, counted: impl Fn(&Flow) -> u64) -> Vec<Span> {
+pub(super) fn timed(flows: &[&Flow], signal: Signal, counted: impl Fn(&Flow) -> u64) -> Vec<Period> {
     let timed = |flow: &&Flow| {
         flow.intervals.of(signal).iter().map(|interval| interval.count).sum::<u64>() >= counted(flow)
     };
-    if flows.iter().all(timed) { spans(flows.iter().copied(), &[signal]) } else { Vec::new() }
+    if flows.iter().all(timed) { periods(flows.iter().copied(), &[signal]) } else { Vec::new() }
 }
 
-/// Time spans, oldest first, as episodes of a finding whose figures are those of the run.
-pub(super) fn episodes(spans: &[Span]) -> Vec<Episode> {
-    spans.iter().rev().map(|span| span.episode(None)).collect()
+/// Periods, oldest first, as episodes of a finding whose figures are those of the run.
+pub(super) fn episodes(periods: &[Period]) -> Vec<Episode> {
+    periods.iter().rev().map(|period| period.episode(None)).collect()
 }
 
-/// Result of evaluating successive time spans.
-pub(super) struct Judged<T> {
-    /// The latest span that is a finding.
-    pub(super) span: Span,
+/// Result of evaluating successive periods.
+pub(super) struct Evaluated<T> {
+    /// The latest period that is a finding.
+    pub(super) period: Period,
     /// Its result.
     pub(super) what: T,
-    /// All spans that are findings, in order of time.
+    /// All periods that are findings, in order of time.
     pub(super) episodes: Vec<Episode>,
 }
 
-impl<T> Judged<T> {
+impl<T> Evaluated<T> {
     /// Its episodes; none where the times of its signals are not known.
     pub(super) fn dated(&self) -> Vec<Episode> {
-        if self.span.whole { Vec::new() } else { self.episodes.clone() }
+        if self.period.whole { Vec::new() } else { self.episodes.clone() }
     }
 }
 
-/// The latest span for which `judge` returns a result, with the peak of its measure. If no span suffices alone, all
+/// The latest period for which `judge` returns a result, with the peak of its measure. If no period suffices alone, all
 /// of them together may ([`all_of`]): problems that recur after more than 10 s.
 pub(super) fn latest<T>(
-    spans: &[Span],
-    whole: Span,
-    judge: impl Fn(&Span) -> Option<(T, Option<f64>)>,
-) -> Option<Judged<T>> {
-    let mut found: Option<Judged<T>> = None;
-    for span in spans {
-        let Some((what, peak)) = judge(span) else { continue };
-        let first = found.get_or_insert_with(|| Judged { span: *span, what, episodes: Vec::new() });
-        first.episodes.insert(0, span.episode(peak));
+    periods: &[Period],
+    whole: Period,
+    judge: impl Fn(&Period) -> Option<(T, Option<f64>)>,
+) -> Option<Evaluated<T>> {
+    let mut found: Option<Evaluated<T>> = None;
+    for period in periods {
+        let Some((what, peak)) = judge(period) else { continue };
+        let first = found.get_or_insert_with(|| Evaluated { period: *period, what, episodes: Vec::new() });
+        first.episodes.insert(0, period.episode(peak));
     }
     if found.is_some() {
         return found;
     }
-    let span = all_of(spans, whole);
-    let (what, peak) = judge(&span)?;
-    Some(Judged { span, what, episodes: vec![span.episode(peak)] })
+    let period = all_of(periods, whole);
+    let (what, peak) = judge(&period)?;
+    Some(Evaluated { period, what, episodes: vec![period.episode(peak)] })
 }
 
 /// The run of these flows: from their first packet to their last.
-pub(super) fn run<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> Span {
+pub(super) fn run<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> Period {
     let ends = flows.into_iter().map(|flow| (flow.first_ns, flow.last_ns));
     let (first_ns, last_ns) = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default();
-    Span::whole(first_ns, last_ns)
+    Period::whole(first_ns, last_ns)
 }
 
 /// A kind of time lost by senders.
@@ -318,8 +318,8 @@ pub(super) enum Wait {
 }
 
 impl Wait {
-    /// Sum for a flow in a time span, in nanoseconds.
-    pub(super) fn of(self, span: &Span, flow: &Flow) -> u64 {
+    /// Sum for a flow in a period, in nanoseconds.
+    pub(super) fn of(self, period: &Period, flow: &Flow) -> u64 {
         let (signal, of): (Signal, fn(&Loss) -> u64) = match self {
             Self::RecoveryUpstream => {
                 (Signal::RecoveryUpstream, |loss| loss.before_tap.total_ns.unwrap_or(0))
@@ -330,7 +330,7 @@ impl Wait {
             Self::Timeout => (Signal::TimeoutWait, |loss| loss.timeout_wait_ns),
             Self::Rnr => (Signal::RnrWait, |loss| loss.rnr_wait_ns),
         };
-        span.count(flow, signal, flow.losses().iter().flatten().map(of).sum())
+        period.count(flow, signal, flow.losses().iter().flatten().map(of).sum())
     }
 }
 
@@ -344,8 +344,12 @@ pub(super) struct Cost<'a> {
     pub(super) waits: &'a [Wait],
 }
 
-/// Impact of the retransmissions in these flows in a time span.
-pub(super) fn impact<'a>(span: &Span, flows: impl IntoIterator<Item = &'a Flow>, cost: &Cost<'_>) -> Impact {
+/// Impact of the retransmissions in these flows in a period.
+pub(super) fn impact<'a>(
+    period: &Period,
+    flows: impl IntoIterator<Item = &'a Flow>,
+    cost: &Cost<'_>,
+) -> Impact {
     let &Cost { ratio, signal, waits } = cost;
     let (mut packets, mut bytes, mut waited) = (0, 0, 0);
     for flow in flows {
@@ -356,10 +360,10 @@ pub(super) fn impact<'a>(span: &Span, flows: impl IntoIterator<Item = &'a Flow>,
             Signal::RetransmittedAfterRnr => flow.loss.get().map_or(0, |loss| loss.rnr_resent.or_zero()),
             _ => flow.losses().iter().flatten().map(|l| l.retransmitted + l.rereads.or_zero()).sum(),
         };
-        let again = span.count(flow, signal, total);
+        let again = period.count(flow, signal, total);
         packets += again;
         bytes += scaled(again, flow.payload_bytes, flow.packets);
-        waited += waits.iter().map(|wait| wait.of(span, flow)).max().unwrap_or(0);
+        waited += waits.iter().map(|wait| wait.of(period, flow)).max().unwrap_or(0);
     }
     Impact {
         packets_ratio: ratio,

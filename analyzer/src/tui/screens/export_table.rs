@@ -6,7 +6,7 @@ use super::trends::{Point, TRENDS, Trend};
 use crate::analysis::direction_name;
 use crate::model::Counts;
 use crate::sample::Direction;
-use crate::tui::export::Sheet;
+use crate::tui::export::ExportTable;
 
 /// A counter and its name.
 type Total = (&'static str, fn(&Counts) -> u64);
@@ -31,17 +31,17 @@ pub(super) fn direction(direction: Option<Direction>) -> Value {
 }
 
 /// A table over time: `first` names the first values of each row.
-pub(super) fn over_time(first: &[&str], times: &[Trend]) -> Sheet {
-    let mut sheet = Sheet::new(first);
-    sheet.names.extend(["time_ns", "seconds"].map(str::to_owned));
-    sheet.names.extend(TOTALS.iter().map(|(name, _)| (*name).to_owned()));
-    sheet.names.extend(TRENDS.iter().chain(times).map(|trend| trend.field.to_owned()));
-    sheet
+pub(super) fn over_time(first: &[&str], times: &[Trend]) -> ExportTable {
+    let mut table = ExportTable::new(first);
+    table.names.extend(["time_ns", "seconds"].map(str::to_owned));
+    table.names.extend(TOTALS.iter().map(|(name, _)| (*name).to_owned()));
+    table.names.extend(TRENDS.iter().chain(times).map(|trend| trend.field.to_owned()));
+    table
 }
 
 /// Adds a row for each point.
-pub(super) fn add_points(sheet: &mut Sheet, first: &[Value], points: &[Point], times: &[Trend]) {
-    sheet.rows.extend(points.iter().map(|point| {
+pub(super) fn add_points(table: &mut ExportTable, first: &[Value], points: &[Point], times: &[Trend]) {
+    table.rows.extend(points.iter().map(|point| {
         let mut row = first.to_vec();
         row.extend([json!(point.time_ns), json!(point.seconds)]);
         row.extend(TOTALS.iter().map(|(_, total)| json!(point.total.as_ref().map(total))));
