@@ -15,7 +15,7 @@ pub const OVER_NS: u64 = EPISODE_GAP_NS;
 
 definitions! {
     pub QUIET_NS: u64 = 3_000_000_000,
-        "An active finding that has not been seen for this long, in nanoseconds, is quiet and comes after those of its severity that are seen",
+        "An active finding that has not been seen for this long, in nanoseconds, is quiet and comes after those that are seen",
         "A step of a training job or two pass in it without the signal: it may have ended";
     pub QUIET_TIMES: u64 = 2,
         "A finding that showed again after a silence is quiet only after one longer by this factor",
@@ -74,8 +74,8 @@ impl Finding {
     }
 }
 
-/// Sort key of a finding: group, severity, quiet, cost, rank, id.
-pub(super) type Key = (u8, Reverse<Severity>, bool, Reverse<u32>, u16, &'static str);
+/// Sort key of a finding: group, quiet, severity, cost, rank, id.
+pub(super) type Key = (u8, bool, Reverse<Severity>, Reverse<u32>, u16, &'static str);
 
 /// The order of a finding among others, without regard to causes and owners.
 pub(super) fn key(finding: &Finding, end_ns: Option<u64>) -> Key {
@@ -86,7 +86,7 @@ pub(super) fn key(finding: &Finding, end_ns: Option<u64>) -> Key {
         (_, false) => 0,
     };
     let quiet = finding.quiet_ns(end_ns).is_some();
-    (group, Reverse(finding.severity), quiet, Reverse(cost(finding)), rank(finding.id), finding.id)
+    (group, quiet, Reverse(finding.severity), Reverse(cost(finding)), rank(finding.id), finding.id)
 }
 
 /// Cost of a finding in its latest episode, as a power of two of parts per million: a difference of less than a
@@ -98,11 +98,11 @@ fn cost(finding: &Finding) -> u32 {
     crate::metrics::traffic::times(1_000_000, share).checked_ilog2().unwrap_or(0)
 }
 
-/// Sorts findings by priority: active ones, then ended ones, then info. The most severe come first, so that the first
-/// is the headline and as severe as the verdict; of those as severe, those that show now come before quiet ones. Then
-/// the share of traffic or time decides ([`Impact::share`](super::Impact::share)), then
-/// [`Entry::rank`](super::Entry::rank), causes first. An effect follows a cause of the same severity that it names,
-/// whatever its cost. A finding with an owner follows its owner.
+/// Sorts findings by priority: active ones, then ended ones, then info. Of the active ones, those that show now come
+/// before quiet ones, whatever their severity: the first is the headline. Then the most severe first; then the share of
+/// traffic or time decides ([`Impact::share`](super::Impact::share)), then [`Entry::rank`](super::Entry::rank), causes
+/// first. An effect follows a cause of the same severity that it names, whatever its cost. A finding with an owner
+/// follows its owner.
 pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
     // The keys of owners: by place, and the first of each kind where the kind alone is known.
     type Id = &'static str;
@@ -164,7 +164,7 @@ struct Blocks {
 }
 
 struct Block {
-    group: (u8, Reverse<Severity>, bool),
+    group: (u8, bool, Reverse<Severity>),
     class: usize,
     findings: std::ops::Range<usize>,
 }
@@ -183,8 +183,8 @@ impl Blocks {
                 names.push((one.id, &one.causes[..]));
                 names.len() - 1
             });
-            let (group, severity, quiet, ..) = key(one, end_ns);
-            all.push(Block { group: (group, severity, quiet), class, findings: at..at + 1 });
+            let (group, quiet, severity, ..) = key(one, end_ns);
+            all.push(Block { group: (group, quiet, severity), class, findings: at..at + 1 });
         }
         let blocks = |effect: &(&str, &[&str]), cause: &(&str, &[&str])| {
             effect.1.contains(&cause.0) && !cause.1.contains(&effect.0)
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shows_now_is_before_what_is_quiet_and_as_severe() {
+    fn what_shows_now_is_before_what_is_quiet_whatever_its_severity() {
         const END: u64 = 100 * OVER_NS;
         let with = |id, severity, quiet_ns| Finding {
             active: true,
@@ -298,10 +298,10 @@ mod tests {
         ];
         sort(&mut all, Some(END));
         let ids = all.each_ref().map(|finding| finding.id);
-        assert_eq!(ids, ["loss.before_tap", "links.imbalance", "rnr.slow_receiver"]);
+        assert_eq!(ids, ["links.imbalance", "loss.before_tap", "rnr.slow_receiver"]);
         let headline = crate::findings::Verdict::of(&all, false);
-        assert_eq!(headline.worst.map(|worst| worst.id), Some("loss.before_tap"), "it has not ended yet");
-        assert_eq!(headline.health, crate::findings::Health::Critical);
+        assert_eq!(headline.headline.map(|worst| worst.id), Some("links.imbalance"));
+        assert_eq!(headline.health, crate::findings::Health::Critical, "it has not ended yet");
         // An effect that shows now is not behind a cause that is quiet.
         let mut both =
             [with("loss.before_tap", Severity::Warning, QUIET_NS), with("retry.storm", Severity::Warning, 0)];

@@ -48,12 +48,6 @@ impl Raise {
         self
     }
 
-    /// Changes the finding.
-    pub(super) fn with(mut self, change: impl FnOnce(&mut Finding)) -> Self {
-        change(&mut self.finding);
-        self
-    }
-
     /// Adds a value with label and unit.
     pub(super) fn value(mut self, evidence: Evidence) -> Self {
         self.finding.evidence.insert(evidence);

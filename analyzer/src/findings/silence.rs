@@ -59,14 +59,14 @@ mod tests {
         let headline = |now: u64| {
             let mut all = vec![of("links.imbalance", Severity::Warning, now)];
             if let Some(seen) = losses.iter().rev().find(|at| **at <= now) {
-                let mut loss = of("loss.before_tap", Severity::Warning, *seen);
+                let mut loss = of("loss.before_tap", Severity::Critical, *seen);
                 let end_ns = Some(START + now * S);
                 loss.active = loss.over_since(end_ns).is_none();
                 all.push(loss);
             }
             let now_ns = START + now * S;
             silences.note(&mut all, Some(now_ns));
-            Verdict::of(&all, false).worst.unwrap().id
+            Verdict::of(&all, false).headline.unwrap().id
         };
         (0..seconds).map(headline).collect()
     }

@@ -66,7 +66,7 @@ pub struct LocalQp {
     pub port: Option<Arc<str>>,
     /// Its number.
     pub lqpn: u32,
-    /// Its creation, Unix ns, which tells it from others with this number. `None`: not known.
+    /// Its creation, Unix ns, which distinguishes it from others with this number. `None`: not known.
     pub created_ns: Option<u64>,
 }
 
@@ -209,7 +209,8 @@ impl Raise {
 
     /// Sets the links that it compares, in this direction.
     pub(super) fn compares(self, links: Vec<String>, direction: Option<Direction>) -> Self {
-        self.with(|finding| finding.compare(links, direction))
+        self.evidence("links", links.clone())
+            .about(|subject| subject.compared = vec![Compared { links, direction }])
     }
 
     /// Sets the direction that is worse, of a finding about both.

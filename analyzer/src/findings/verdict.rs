@@ -50,9 +50,12 @@ pub struct Verdict<'a> {
     at: &'static str,
     /// Problems that have ended. Unit: findings.
     pub ended: u64,
-    /// The most important finding: the first in the order of [`order`](super::order), which is as severe as `health`;
-    /// `None` when there is none above info.
+    /// The worst finding, of a report or a run: the first in the order of [`order`](super::order) that is as severe as
+    /// `health`, also where it is quiet by now. `None` when there is none above info.
     pub worst: Option<&'a Finding>,
+    /// What shows now, for a screen: the first in the order of [`order`](super::order). It is another one than `worst`
+    /// only while a critical one that has not ended is quiet. `None` as `worst`.
+    pub headline: Option<&'a Finding>,
 }
 
 impl<'a> Verdict<'a> {
@@ -93,7 +96,10 @@ impl<'a> Verdict<'a> {
             Health::Recovered => format!("{} ended", plural(ended, "problem")),
             Health::Degraded | Health::Critical => format!("{}{owned}", in_words.join(", ")),
         };
-        Self { health, detail, at, ended, worst: troubles().next() }
+        let headline = troubles().next();
+        let is_critical = |one: &&Finding| one.stands() && one.severity == Severity::Critical;
+        let worst = troubles().find(is_critical).or(headline);
+        Self { health, detail, at, ended, worst, headline }
     }
 
     /// One sentence, without the title of the worst finding.
@@ -199,7 +205,7 @@ mod tests {
         );
     }
 
-    /// A critical one that is quiet makes the traffic critical, and is what the headline of every view names.
+    /// A critical one that is quiet makes the traffic critical, though another one shows now.
     #[test]
     fn the_worst_finding_is_as_severe_as_the_verdict() {
         const END: u64 = 1_000_000_000_000;
@@ -212,10 +218,12 @@ mod tests {
             let mut all = [seen(Severity::Warning, 0), seen(Severity::Critical, quiet_ns)];
             order::sort(&mut all, Some(END));
             let verdict = Verdict::of(&all, false);
-            (verdict.health, verdict.worst.unwrap().severity)
+            (verdict.health, [verdict.worst, verdict.headline].map(|one| one.unwrap().severity))
         };
-        assert_eq!(of(order::QUIET_NS + 1), (Health::Critical, Severity::Critical), "quiet");
-        assert_eq!(of(order::OVER_NS), (Health::Degraded, Severity::Warning), "ended");
+        let (warning, critical) = (Severity::Warning, Severity::Critical);
+        assert_eq!(of(order::QUIET_NS - 1), (Health::Critical, [critical, critical]), "shows now");
+        assert_eq!(of(order::QUIET_NS + 1), (Health::Critical, [critical, warning]), "quiet");
+        assert_eq!(of(order::OVER_NS), (Health::Degraded, [warning, warning]), "ended");
     }
 
     #[test]

@@ -204,7 +204,7 @@ fn a_host_that_is_only_downstream_of_the_straggler_is_not_named() {
     let answer = Answer::of(Question::Stragglers, vec![summary(), found], 10, &Limits::default()).unwrap();
     assert_eq!(
         answer.headline,
-        "No straggler is known: 1 of 3 other hosts waits for 10.0.0.4 or for a host upstream of it"
+        "No straggler is known: 1 of 3 other hosts waits for 10.0.0.4 or for a host upstream"
     );
     assert!(answer.rows.is_empty());
 }

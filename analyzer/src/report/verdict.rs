@@ -15,7 +15,8 @@ pub struct ReportVerdict {
     pub health: Option<Health>,
     /// One sentence for people.
     pub sentence: String,
-    /// `id` of the worst finding, the first of `findings` above info. Null: there is none.
+    /// `id` of the worst finding: the first of `findings` above info, but a critical one that has not ended before a
+    /// warning, also where the warning shows now and so comes first. Null: there is none.
     pub worst: Option<&'static str>,
     /// Command to run next, on this host.
     pub next: String,

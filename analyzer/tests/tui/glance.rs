@@ -284,7 +284,7 @@ fn the_worst_queue_pair_of_hosts_is_the_one_that_lost_most() {
 fn every_step_of_a_problem_is_seen_without_a_key_on_a_small_screen() {
     let mut app = overview::replayed("g_rnr.h0.pcap", USUAL);
     press(&mut app, &[Key::Enter]);
-    let steps = app.view.verdict().unwrap().worst.unwrap().steps.clone();
+    let steps = app.view.verdict().unwrap().headline.unwrap().steps.clone();
     let picture = text(&app);
     for command in steps.iter().filter_map(|step| step.command.as_deref()) {
         assert!(picture.contains(&format!("$ {command}")), "{command}\n{picture}");
@@ -447,7 +447,7 @@ fn a_card_says_what_to_do_where_it_has_room() {
     let app = overview::replayed("g_rnr.h0.pcap", (59, 14));
     let picture = text(&app);
     let whole: String = picture.split_whitespace().collect::<Vec<_>>().join(" ");
-    let worst = app.view.verdict().unwrap().worst.unwrap();
+    let worst = app.view.verdict().unwrap().headline.unwrap();
     for words in
         ["Receiver 10.0.0.2 not ready: 19 RNR NAKs for 69", "packets (27.5 %)", "DO NEXT", "1 Check CPU load"]
     {

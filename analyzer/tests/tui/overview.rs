@@ -58,7 +58,7 @@ fn every_part_has_its_place_at_every_size() {
 fn the_worst_queue_pair_is_the_same_in_the_headline_and_in_the_tables() {
     let pair = ["e1_loss1.h0.pcap.gz", "e1_loss1.h1.pcap.gz"];
     for app in [after(&World::sick(), USUAL, 30), replayed(pair[1], USUAL), replayed_together(&pair, USUAL)] {
-        let worst = app.view.verdict().unwrap().worst.unwrap();
+        let worst = app.view.verdict().unwrap().headline.unwrap();
         let listed = worst.flows.first().unwrap();
         let data = app.view.data.as_ref().unwrap();
         let row = data.peers.first().map(|peer| &data.model.rows[peer.row].id.key).unwrap();
@@ -67,7 +67,7 @@ fn the_worst_queue_pair_is_the_same_in_the_headline_and_in_the_tables() {
         press(&mut app, &[Key::Char('o')]);
         let data = app.view.data.as_ref().unwrap();
         let row = data.peers.first().map(|peer| &data.model.rows[peer.row].id.key).unwrap();
-        let worst = app.view.verdict().unwrap().worst.unwrap();
+        let worst = app.view.verdict().unwrap().headline.unwrap();
         assert_eq!(row.dest_qp, worst.flows[0].dest_qp, "{}", text(&app));
     }
 }
@@ -88,7 +88,7 @@ fn the_worst_problem_is_selected_at_first() {
         rows.filter(|(row, _)| chosen(row)).map(|(_, text)| line(text)).collect::<Vec<_>>()
     };
     let mut app = after(&World::sick(), USUAL, 30);
-    let worst = app.view.verdict().unwrap().worst.unwrap().title.clone();
+    let worst = app.view.verdict().unwrap().headline.unwrap().title.clone();
     let first = selected(&app);
     assert!(first[0].contains(&worst[..20]), "{first:#?}");
     press(&mut app, &[Key::Down]);
@@ -239,7 +239,7 @@ fn what_is_zero_or_ended_has_no_colour_of_a_level() {
     for size in [USUAL, WIDE, LARGE] {
         let mut healthy = after(&World::healthy(), size, 30);
         healthy.view.options.report.analysis.imbalance_all_links = false;
-        assert!(healthy.view.verdict().unwrap().worst.is_none());
+        assert!(healthy.view.verdict().unwrap().headline.is_none());
         assert!(!coloured(&healthy), "{}", text(&healthy));
         assert!(coloured(&after(&World::sick(), size, 30)));
     }
@@ -412,14 +412,16 @@ pub(super) fn colour(app: &App, after: &str, of: &str) -> ratatui::style::Color 
     buffer.content[at].fg
 }
 
-/// Retransmissions are amber and losses red, beside one another, on all screens.
+/// What a finding is about has the colour of the finding, beside one another, on all screens: the loss is critical, and
+/// its retransmissions and NAKs are as red.
 #[test]
 fn a_level_has_one_colour_on_all_screens() {
     let mut app = replayed_together(&["e1_loss1.h0.pcap.gz", "e1_loss1.h1.pcap.gz"], (120, 40));
     let row = [("✖ 10.0.0.1", "92 "), ("✖ 10.0.0.1", "4050"), ("4050", "50 ")];
     let [lost, retransmitted, naks] = row.map(|(after, of)| colour(&app, after, of));
-    assert_eq!(lost, naks);
-    assert_ne!(lost, retransmitted);
+    assert_eq!((retransmitted, naks), (lost, lost));
+    let plain = colour(&app, "✖ 10.0.0.1", "→");
+    assert_ne!(lost, plain);
     press(&mut app, &[Key::Char('2'), Key::Enter]);
     let [gaps, again] = ["13 missing", "1.47k retransmitted"].map(|text| colour(&app, "QUEUE PAIR", text));
     assert_eq!([gaps, again], [lost, retransmitted]);

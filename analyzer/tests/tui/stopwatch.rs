@@ -295,7 +295,7 @@ fn every_answer_is_read_within_ten_seconds() {
         for size in SIZES {
             press(&mut app, &[Key::Char('1')]);
             app.on_resize(size.0, size.1);
-            let worst = app.view.verdict().and_then(|verdict| verdict.worst.cloned());
+            let worst = app.view.verdict().and_then(|verdict| verdict.headline.cloned());
             let found = match (&worst, right) {
                 (Some(finding), Some(right)) => {
                     assert!(finding.title.contains(right), "{name}: {}\n{}", finding.title, text(&app));

@@ -393,7 +393,7 @@ mod tests {
             let fields = finding.fields(crate::findings::DataEnd::default());
             fields.into_iter().find(|(label, _)| *label == "Impact").map(|(_, text)| text).unwrap()
         };
-        assert!(impact(&long).contains("1 job step longer, 350 ms of it at most"), "{}", impact(&long));
+        assert!(impact(&long).contains("1 job step longer, by 350 ms at most"), "{}", impact(&long));
         let most = step_delay("eth0", &[(1_000, 1_800)]);
         assert_eq!(most.evidence["felt_ns"], 400 * MS, "no more than the step is longer");
         let hidden = step_delay("eth0", &[(1_110, 1_190)]);

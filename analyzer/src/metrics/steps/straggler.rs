@@ -37,7 +37,7 @@ definitions! {
         "The first steps warm up";
     OWN_SHARE: f64 = 0.5,
         "Minimum growth of a host's own time over its late start, for the start to be its own doing",
-        "A cause of most of a delay is its cause";
+        "One that explains most of a delay is its reason";
 }
 
 /// Reason why a host is a straggler.

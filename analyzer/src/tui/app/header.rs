@@ -345,7 +345,7 @@ fn state(app: &App, data: &Data, (room, wide): (usize, bool)) -> Spans {
     match headline_source(app, data) {
         HeadlineSource::Nothing(badge, _) => part(badge, theme::SELECTED),
         HeadlineSource::Unknown(_) => Spans::default(),
-        HeadlineSource::Known(concluded, verdict) => match (verdict.health, verdict.worst) {
+        HeadlineSource::Known(concluded, verdict) => match (verdict.health, verdict.headline) {
             (Health::Degraded | Health::Critical, Some(_)) => badges(&concluded, room, wide),
             (Health::Recovered, Some(_)) => fine("HEALTHY NOW"),
             _ => {
@@ -368,7 +368,7 @@ fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, St
     let stale =
         app.view.late_ns().map_or_else(String::new, |ns| format!("  as of {}", units::second_utc(ns)));
     let width = width.saturating_sub(stale.chars().count());
-    let (mut spans, rest) = match (verdict.health, verdict.worst) {
+    let (mut spans, rest) = match (verdict.health, verdict.headline) {
         (Health::Degraded | Health::Critical, Some(worst)) => {
             // Where it continues the time stands in the next line.
             let since = worst.since_ns().filter(|_| !continues);

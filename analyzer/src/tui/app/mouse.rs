@@ -91,7 +91,8 @@ impl App {
         let on = layout.verdict.contains(at)
             || header::badges_at(self, &layout).contains(at)
             || screen == Screen::Overview && below.iter().any(|area| area.contains(at));
-        on && screen != Screen::Problem && self.view.verdict().is_some_and(|verdict| verdict.worst.is_some())
+        on && screen != Screen::Problem
+            && self.view.verdict().is_some_and(|verdict| verdict.headline.is_some())
     }
 
     /// Effect of the key that is named at a place of the last line or of the frame of a part, such as

@@ -53,7 +53,7 @@ pub struct MatrixScreen {
 impl MatrixScreen {
     /// Begins with the worst active problem: its metric, unless the user chose one, and its worst cell.
     pub(in crate::tui) fn begin(&mut self, view: &View) {
-        let worst = view.verdict().and_then(|verdict| verdict.worst).filter(|worst| worst.active);
+        let worst = view.verdict().and_then(|verdict| verdict.headline).filter(|worst| worst.active);
         if !self.chosen {
             self.metric = worst.and_then(Problem::of).map_or(Metric::Rate, Metric::of);
         }
@@ -64,7 +64,7 @@ impl MatrixScreen {
     /// metric is shown.
     fn select_hottest(&mut self, view: &View) {
         let Some(data) = &view.data else { return };
-        let worst = view.verdict().and_then(|verdict| verdict.worst).and_then(Problem::of);
+        let worst = view.verdict().and_then(|verdict| verdict.headline).and_then(Problem::of);
         let own = worst.is_some_and(|kind| Metric::of(kind) == self.metric);
         let of_problem = data.matrix.hottest_of(self.metric, |cell| cell.judged.is_headline());
         let hottest = of_problem.filter(|_| own).or_else(|| data.matrix.hottest(self.metric));

@@ -132,7 +132,7 @@ impl View {
     #[must_use]
     pub fn layout(&self) -> Layout {
         let warning = self.data.as_ref().is_some_and(|data| data.model.lost.any());
-        let worst = || self.verdict().and_then(|verdict| verdict.worst);
+        let worst = || self.verdict().and_then(|verdict| verdict.headline);
         let cost = self.screen == Screen::Overview && worst().is_some_and(Finding::names_ends);
         Layout::new(self.size, HeaderLines { schedule: self.options.schedule.is_some(), cost, warning })
     }

@@ -340,7 +340,9 @@ fn a_recorded_death_is_about_the_queue_pairs_that_it_lists() {
 /// A number that is in use again is another queue pair.
 #[test]
 fn a_new_queue_pair_of_a_dead_one_s_number_is_not_what_the_finding_is_about() {
-    let sample = lived(vec![to(17, 2)], &[(17, "QP_FATAL", 1)]);
+    let mut life = to(17, 2);
+    life.control.created_ns = Some(START);
+    let sample = lived(vec![life], &[(17, "QP_FATAL", 1)]);
     let report = crate::report::Report::build(&sample, &crate::report::Options::default());
     let died = report.findings.iter().find(|one| one.id == DIED.id).unwrap();
     let device = report.facts.devices.iter().find(|one| !one.qps.is_empty()).unwrap();

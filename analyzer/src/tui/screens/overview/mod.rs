@@ -82,7 +82,7 @@ impl OverviewScreen {
 
     /// The selected row; while the user has selected none the one that opens: the worst problem, else the first peer.
     fn at(&self, view: &View) -> Option<usize> {
-        let worst = view.verdict().is_some_and(|verdict| verdict.worst.is_some());
+        let worst = view.verdict().is_some_and(|verdict| verdict.headline.is_some());
         let first = if worst { 0 } else { problems::count(view) };
         self.selected.or_else(|| (first < problems::count(view) + Self::peer_count(view)).then_some(first))
     }
@@ -474,7 +474,7 @@ impl OverviewScreen {
 
     fn problems(&self, buffer: &mut Buffer, areas: Areas, view: &View) {
         let about = problems::about_all(view);
-        let some = view.verdict().is_some_and(|verdict| verdict.worst.is_some());
+        let some = view.verdict().is_some_and(|verdict| verdict.headline.is_some());
         let hint = format!("{} opens", view.options.keys.first(Input::Open));
         let title = Title { name: "PROBLEMS", about: &about, hint: if some { &hint } else { "" } };
         let area = panel(buffer, areas.problems, areas.boxed, title);

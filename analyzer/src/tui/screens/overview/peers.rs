@@ -507,7 +507,7 @@ fn line_bar(share: f64, width: usize) -> String {
 
 /// The table: titles, and the pairs from the first visible one on. `selected` is the place of the selected one.
 pub(super) fn render(buffer: &mut Buffer, area: Rect, view: &View, data: &Data, cursor: Cursor) {
-    let worst = view.verdict().and_then(|verdict| verdict.worst).filter(|worst| worst.active);
+    let worst = view.verdict().and_then(|verdict| verdict.headline).filter(|worst| worst.active);
     let columns = Columns::new(data, usize::from(area.width), worst.and_then(Problem::of));
     line(buffer, area, 0, &columns.titles());
     // Of what all rows carry: links count each packet on each of them.

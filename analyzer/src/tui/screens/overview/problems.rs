@@ -557,7 +557,7 @@ pub(in crate::tui) struct Impact {
 pub(in crate::tui) fn impact(view: &View) -> Option<Impact> {
     let concluded = known(view)?;
     let verdict = view.verdict()?;
-    let worst = verdict.worst?;
+    let worst = verdict.headline?;
     let end = end(view, &concluded);
     let time = TimeText::of(worst, end);
     let bare = |part: &Part| part.is_place && !part.text.contains(' ');
