@@ -56,6 +56,8 @@ mod overview;
 mod pictures;
 #[path = "tui/problem.rs"]
 mod problem;
+#[path = "tui/replays.rs"]
+mod replays;
 #[path = "tui/sizes.rs"]
 mod sizes;
 #[path = "tui/stopwatch.rs"]

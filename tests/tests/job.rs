@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail like a test")]
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use rocescope_tests::capture_file::{Order, Pcap};
@@ -24,7 +25,8 @@ const CE: u8 = 3;
 #[derive(Default)]
 struct Wire {
     frames: Vec<(u64, u8, u8, Vec<u8>)>,
-    psn: u32,
+    /// The next PSN from a host to another.
+    psns: BTreeMap<(u8, u8), u32>,
     /// The network is twice as fast.
     fast: bool,
 }
@@ -39,20 +41,32 @@ impl Wire {
     /// end.
     fn send(&mut self, ns: u64, src: u8, dst: u8, packets: u64, silent: bool) -> u64 {
         let every_ns = if self.fast { 50_000 } else { 100_000 };
+        let psn = self.psns.entry((src, dst)).or_default();
+        let first = *psn;
+        *psn += u32::try_from(packets).unwrap();
         for number in 0..packets {
             let ext = [craft::reth(0, 1, 1000), vec![0; 4]].concat();
             let mut message =
-                Transport::new(WRITE_ONLY_IMM, u32::from(src), self.psn).ext(ext).payload(vec![0; 1000]);
+                Transport::new(WRITE_ONLY_IMM, u32::from(src), first + u32::try_from(number).unwrap())
+                    .ext(ext)
+                    .payload(vec![0; 1000]);
             message.ack_req = number + 1 == packets;
             self.frame(ns + number * every_ns, src, dst, ECT0, &message);
-            self.psn += 1;
         }
         let end = ns + packets * every_ns;
         if !silent {
-            let ack = Transport::ack(0x100 + u32::from(dst), self.psn - 1, 0x1F, 0);
+            let ack =
+                Transport::ack(0x100 + u32::from(dst), first + u32::try_from(packets).unwrap() - 1, 0x1F, 0);
             self.frame(end, dst, src, ECT0, &ack);
         }
         end
+    }
+
+    /// The next PSN from a host to the first one.
+    fn next_psn(&mut self, src: u8) -> u32 {
+        let next = self.psns.entry((src, 1)).or_default();
+        *next += 1;
+        *next - 1
     }
 
     /// A frame that is not RoCE, which every host sees.
@@ -332,7 +346,9 @@ fn a_job_that_stopped_and_one_that_ended() {
 fn a_job_that_stopped_within_a_message() {
     let mut wire = HEALTHY.run();
     let end = wire.frames.iter().map(|(ns, ..)| *ns).max().unwrap();
-    let first = Transport::new(WRITE_FIRST, 2, wire.psn).ext(craft::reth(0, 1, 4096)).payload(vec![0; 1024]);
+    let first = Transport::new(WRITE_FIRST, 2, wire.psns[&(2, 3)])
+        .ext(craft::reth(0, 1, 4096))
+        .payload(vec![0; 1024]);
     wire.frame(end + MS, 2, 3, ECT0, &first);
     for ms in (0..3000).step_by(100) {
         wire.other(end + (1 + ms) * MS);
@@ -382,8 +398,7 @@ fn incast_is_a_matter_when_it_costs() {
 fn bins_by_hand() {
     let mut wire = Wire::default();
     let mut send = |ms: u64, us: u64, src: u8| {
-        let psn = wire.psn;
-        wire.psn += 1;
+        let psn = wire.next_psn(src);
         let message = Transport::new(0x04, u32::from(src), psn).payload(vec![0; 1000]);
         wire.frame(START_NS + ms * MS + us * 1000, src, 1, ECT0, &message);
     };
@@ -435,8 +450,7 @@ fn credits_are_no_incast() {
         for src in 2..7u8 {
             let heavy = if src == 2 { 20 } else { 1 };
             for packet in 0..heavy {
-                let psn = wire.psn;
-                wire.psn += 1;
+                let psn = wire.next_psn(src);
                 let payload = vec![0; if src == 2 { 1000 } else { 64 }];
                 let message = Transport::new(0x04, u32::from(src), psn).payload(payload);
                 let tos = if psn % 15 == 0 { CE } else { ECT0 };

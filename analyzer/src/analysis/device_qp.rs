@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-use super::{Device, QpPosts, Trouble};
+use super::{Device, FaultRank, QpPosts};
 use crate::entity::contexts::ContextTimes;
 use crate::entity::devices::QpSample;
 pub use crate::entity::devices::QpSource;
@@ -128,8 +128,8 @@ impl DeviceQp {
 
     /// Place in a list from the greatest on: by trouble, those that exist before those that ended, then by packets.
     #[must_use]
-    pub fn rank(&self) -> (Trouble, bool, u64) {
-        (self.trouble(), !self.control.is_over(), self.moved_packets())
+    pub fn rank(&self) -> (FaultRank, bool, u64) {
+        (self.fault_rank(), !self.control.is_over(), self.moved_packets())
     }
 
     pub(super) fn of(qp: &QpSample) -> Self {

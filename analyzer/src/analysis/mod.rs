@@ -14,6 +14,7 @@ mod ecn;
 mod entropy;
 mod episodes;
 mod facts;
+mod fault_rank;
 #[cfg(test)]
 pub(crate) mod fixtures;
 mod flow;
@@ -38,7 +39,6 @@ mod taps;
 #[cfg(test)]
 mod tests;
 pub mod traffic;
-mod trouble;
 pub(crate) mod uneven;
 pub(crate) mod upstream;
 
@@ -67,6 +67,7 @@ pub use facts::{
     Entropy, Facts, Flow, FlowId, InputKind, Latency, LatencyByClass, Link, Lost, MixedIn, Naks, Opcode,
     Pairing, Port, Psn, Recorded, Retired, Skipped, Source, Totals, Tunnels, Untimed, Window,
 };
+pub use fault_rank::FaultRank;
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, rail_of, unknown_names};
 pub use loss::{FlowIcrc, Icrc, LastNaks, Loss, SequenceLoss};
 pub use naks::NakCauses;
@@ -80,7 +81,6 @@ pub(crate) use qp_paths::example as qp_paths_example;
 pub use qp_paths::{QpBalance, QpPart, QpPaths};
 pub use spray::Spray;
 pub use taps::{BetweenTaps, DelayChange, DelayPoint, LostLarge, TapFlow};
-pub use trouble::Trouble;
 
 /// A link in words: its name without the suffix of a capture file, and its direction.
 #[must_use]

@@ -1,6 +1,6 @@
 //! The counters that views show: sums over flows, and differences over time.
 
-use crate::analysis::Trouble;
+use crate::analysis::FaultRank;
 use crate::metrics::duplicates::DuplicateCounts;
 use crate::metrics::loss::{Loss, Metrics};
 use crate::sample::{Retired, Stats};
@@ -182,12 +182,12 @@ impl Counts {
 
     /// What goes wrong, to compare rows by.
     #[must_use]
-    pub fn trouble(&self) -> Trouble {
-        Trouble {
+    pub fn fault_rank(&self) -> FaultRank {
+        FaultRank {
             lost: self.lost,
             recovery: self.retransmitted + self.naks() + self.rnr,
             congestion: self.cnp + self.ecn_data[3],
-            ..Trouble::default()
+            ..FaultRank::default()
         }
     }
 

@@ -314,7 +314,7 @@ fn of_flows(
     let mut order: Vec<(Key, &Flow)> = placed.collect();
     order.sort_by_cached_key(|((link, src, dst, qp), flow)| {
         let known = u16::try_from(*link).is_ok_and(|link| concerned.contains_key(&(link, *src, *dst, *qp)));
-        (!known, Reverse(flow.trouble()), Reverse(flow.bytes_dedup()))
+        (!known, Reverse(flow.fault_rank()), Reverse(flow.bytes_dedup()))
     });
     order.truncate(MOST_FLOWS);
     // Order: links, and on each the flows of the same hosts together.

@@ -302,7 +302,7 @@ fn each_group_counts_every_flow_once_and_opens_its_own() {
         assert_eq!(counted, flows, "{:?}", data.by);
         // Of those that the headline is about or that show trouble now, the one with the first finding of the report.
         let shows = |peer: &&rocescope::tui::peers::Peer| {
-            peer.judged.is_headline() || peer.judged.active && peer.trouble().any()
+            peer.judged.is_headline() || peer.judged.active && peer.fault_rank().any()
         };
         let worst = data.peers.iter().filter(shows).map(|peer| peer.judged.rank()).max();
         assert!(worst.is_some());

@@ -70,7 +70,7 @@ limits! {
         "A mirror duplicates within microseconds; between two taps there is the delay of the path";
     missing: u64 = 100,
         "minimum PSNs that never passed and were never retransmitted",
-        "What was in flight when a queue pair died looks the same, and is a window at most";
+        "Packets in flight when a queue pair died look the same, and are a window at most";
     missing_ratio: f64 = 0.01,
         "minimum share of packets that the capture misses",
         "Less changes no ratio that is shown; loss has figures of its own from one in ten thousand on";

@@ -19,7 +19,7 @@ pairs as (
   group by job, lane, direction, src, dst
 ),
 {qps}-- Of several sources of one counter, that which counted most. Priorities are paused beside one another: the share is that of the worst.
-counters as (
+device_counters as (
   select job, host, device, port, counter, direction, source, max(any_netdev) as any_netdev, sum(row_count) as row_count, sum(counted) as total,
          max(counted) as most, min(first_ms) as first_ms, max(last_ms) as last_ms
   from (
@@ -32,10 +32,10 @@ counters as (
   ) priorities
   group by job, host, device, port, counter, direction, source
 ),
-ports as (
+device_ports as (
   select job, host, device, port, counter, direction, max(any_netdev) as any_netdev, sum(row_count) as row_count, max(total) as total, max(most) as most,
          min(first_ms) as first_ms, max(last_ms) as last_ms
-  from counters
+  from device_counters
   group by job, host, device, port, counter, direction
 ),
 -- A counter that stands still has no row: the time is that in which the host has rows.
@@ -48,7 +48,7 @@ devices as (
            sum(case when counter = 'retransmissions' then total end) as resent,
            max(case when counter = 'pause_ns' and direction = 'received' then most end) as paused,
            min(first_ms) as first_ms, max(last_ms) as last_ms
-    from ports
+    from device_ports
     group by job, host, device
   ) totals
 ),

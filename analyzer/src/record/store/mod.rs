@@ -293,7 +293,10 @@ impl Store {
                 Some(error)
             }
         };
-        self.say(error, &mut notices);
+        // Files that the queue lacks are no recovery either.
+        if error.is_some() || self.published.is_empty() {
+            self.say(error, &mut notices);
+        }
         (losses, notices)
     }
 

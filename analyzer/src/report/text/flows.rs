@@ -81,9 +81,10 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let mut order: Vec<&Flow> = report.facts.flows.iter().collect();
     order.sort_by_key(|flow| Reverse(flow.bytes_dedup()));
     let (busiest, rest) = order.split_at(order.len().min(BUSIEST));
-    let mut troubled: Vec<&Flow> = rest.iter().copied().filter(|flow| flow.trouble().errors() > 0).collect();
+    let mut troubled: Vec<&Flow> =
+        rest.iter().copied().filter(|flow| flow.fault_rank().errors() > 0).collect();
     let troubled_in_all = troubled.len();
-    troubled.sort_by_key(|flow| Reverse(flow.trouble()));
+    troubled.sort_by_key(|flow| Reverse(flow.fault_rank()));
     troubled.truncate(TROUBLED);
 
     let shown: Vec<&Flow> = busiest.iter().chain(&troubled).copied().collect();

@@ -30,7 +30,7 @@ pub(super) fn section(report: &Report) -> Markup {
     };
     let mut order: Vec<(usize, Option<Severity>)> = (0..flows.len()).map(|at| (at, severity(at))).collect();
     order.sort_by_cached_key(|(at, severity)| {
-        let figures = flows.get(*at).map(|flow| (flow.trouble(), flow.bytes_dedup()));
+        let figures = flows.get(*at).map(|flow| (flow.fault_rank(), flow.bytes_dedup()));
         (Reverse(*severity), Reverse(figures))
     });
     let (shown, rest) = order.split_at(order.len().min(ROWS));
@@ -129,7 +129,7 @@ fn sum<'a>(page: &mut Markup, flows: impl Iterator<Item = &'a Flow>, count: usiz
         return;
     }
     let (packets, bytes, errors) = flows.fold((0, 0, 0), |(packets, bytes, errors), flow| {
-        (packets + flow.packets, bytes + flow.bytes_dedup(), errors + flow.trouble().errors())
+        (packets + flow.packets, bytes + flow.bytes_dedup(), errors + flow.fault_rank().errors())
     });
     page.raw("<tfoot><tr>").open("td", &[("colspan", &columns.to_string())]);
     page.text(&format!(

@@ -106,7 +106,7 @@ pub(super) fn section(report: &Report) -> Markup {
     }
     page.raw("</tr></thead><tbody>\n");
     for (device, qp) in &all {
-        let is_over = qp.control.is_over() && !qp.trouble().any();
+        let is_over = qp.control.is_over() && !qp.fault_rank().any();
         page.open("tr", &[("class", if is_over { "ended" } else { "" })]);
         for (_, number, get) in &columns {
             let text = get(device, qp).unwrap_or_else(|| units::UNKNOWN.to_owned());

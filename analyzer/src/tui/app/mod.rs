@@ -73,7 +73,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// What the source is told, in this order.
+    /// Commands to the source, in this order.
     #[must_use]
     pub fn commands(self) -> Vec<Command> {
         match self {
@@ -255,7 +255,7 @@ impl App {
         self.forget_events();
         self.view.timeline.history.clear();
         self.view.timeline.forget_samples();
-        (self.view.newest, self.view.analysis) = (None, None);
+        (self.view.newest, self.view.analysis, self.asked_ns) = (None, None, None);
     }
 
     /// Everything that was seen is still to come: no event is listed or open.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ratatui::text::Line;
 
 use super::{Spans, cut};
-use crate::analysis::{PortCounter, Trouble};
+use crate::analysis::{FaultRank, PortCounter};
 use crate::entity::contexts::ContextSample;
 use crate::entity::devices::{Devices, PortSample, QpSample};
 use crate::entity::lives::{DEVX, QpLife};
@@ -221,10 +221,10 @@ fn queue_pairs(
     let contexts: BTreeMap<u32, &ContextSample> = of_port.map(|qp| (qp.lqpn, qp)).collect();
     let trouble = |qp: &QpSample| {
         let of = contexts.get(&qp.owner.lqpn);
-        Trouble {
+        FaultRank {
             stuck_ns: of.and_then(|of| of.stuck_ns).unwrap_or(0),
             retries: of.and_then(|of| of.retries_used).unwrap_or(0),
-            ..Trouble::default()
+            ..FaultRank::default()
         }
     };
     let rates = |qp: &QpSample| step.map_or((None, None), |step| step.qp_per_s(qp));

@@ -3,7 +3,7 @@
 
 use rocescope_common::account::latency::BUCKETS;
 
-use crate::analysis::{Overlap, Trouble, rail_of};
+use crate::analysis::{FaultRank, Overlap, rail_of};
 use crate::metrics::latency::{Histogram, Times};
 use crate::model::{Counts, Delta, FlowVerdict, Row, dedup, detail};
 use crate::sample::{Address, Direction, Sample, address};
@@ -167,8 +167,8 @@ pub struct Peer {
 impl Peer {
     /// What goes wrong in the time range.
     #[must_use]
-    pub fn trouble(&self) -> Trouble {
-        self.counts.trouble()
+    pub fn fault_rank(&self) -> FaultRank {
+        self.counts.fault_rank()
     }
 }
 
@@ -197,8 +197,8 @@ pub(in crate::tui) fn of(
 ) -> Vec<Peer> {
     let mut places: Map<Shared, usize> = Map::default();
     let mut peers: Vec<Peer> = Vec::new();
-    // Trouble and traffic of the row of each.
-    let mut worst: Vec<(Trouble, u64)> = Vec::new();
+    // FaultRank and traffic of the row of each.
+    let mut worst: Vec<(FaultRank, u64)> = Vec::new();
     let rows: &[Row] = &cx.model.rows;
     let mut number = 0;
     // A link counts all of its packets, whatever others saw.
@@ -218,12 +218,12 @@ pub(in crate::tui) fn of(
         let shared = Shared::of(by, seen.row, cx, rails);
         let place = *places.entry(shared.clone()).or_insert_with(|| {
             peers.push(Peer::new(shared, row));
-            worst.push((Trouble::default(), 0));
+            worst.push((FaultRank::default(), 0));
             peers.len() - 1
         });
         let (Some(peer), Some(worst)) = (peers.get_mut(place), worst.get_mut(place)) else { return };
         let mut counts = seen.delta.map_or(seen.total, |delta| delta.counts);
-        let own = (counts.trouble(), counts.bytes);
+        let own = (counts.fault_rank(), counts.bytes);
         if own > *worst {
             (*worst, peer.row, peer.counted) = (own, row, row);
         }
@@ -241,7 +241,7 @@ pub(in crate::tui) fn of(
     });
     add_cnps(&mut peers, &places, reduced);
     if peers.len() > 2 * KEPT {
-        peers.sort_unstable_by_key(|peer| std::cmp::Reverse(peer.trouble()));
+        peers.sort_unstable_by_key(|peer| std::cmp::Reverse(peer.fault_rank()));
         peers[KEPT..].sort_unstable_by_key(|peer| std::cmp::Reverse(peer.counts.bytes));
         peers.truncate(2 * KEPT);
     }
@@ -298,7 +298,7 @@ fn add_latency(peers: &mut [Peer], cx: Context<'_>, (by, rails): (PeerGrouping, 
 /// traffic. A finding stays active for a while after its last signal: what goes on now comes before it.
 fn sort(peers: &mut [Peer]) {
     peers.sort_by_key(|peer| {
-        let (judged, trouble) = (peer.judged, peer.trouble());
+        let (judged, trouble) = (peer.judged, peer.fault_rank());
         let now = judged.active && trouble.any();
         let findings = (judged.is_headline(), now, judged.active, judged.rank());
         std::cmp::Reverse((findings, trouble, peer.counts.bytes))
@@ -306,7 +306,7 @@ fn sort(peers: &mut [Peer]) {
 }
 
 /// Rank, trouble and place of a row that a finding lists.
-type ListedRow = (u32, Trouble, usize);
+type ListedRow = (u32, FaultRank, usize);
 
 /// Looks up the findings that name the flows of each, and sorts again. The rows of `cx` are judged already.
 pub(in crate::tui) fn judge(
@@ -322,7 +322,7 @@ pub(in crate::tui) fn judge(
         let (worst, listed) =
             judged.entry(Shared::of(by, row, cx, rails)).or_insert((FlowVerdict::FINE, None));
         *worst = worst.join(row.judged);
-        let own = (row.judged.rank(), row.delta.map_or(row.total, |delta| delta.counts).trouble(), at);
+        let own = (row.judged.rank(), row.delta.map_or(row.total, |delta| delta.counts).fault_rank(), at);
         if row.judged.is_listed() && listed.is_none_or(|best| (own.0, own.1) > (best.0, best.1)) {
             *listed = Some(own);
         }
@@ -370,8 +370,8 @@ mod tests {
         );
         let first = &peers[0];
         assert_eq!(first.shared, Shared::Hosts("10.0.0.1".parse().unwrap(), "10.0.0.3".parse().unwrap()));
-        assert_eq!((first.trouble().lost, first.trouble().recovery), (4, 4));
-        assert!(!peers[1].trouble().any(), "{:?}", peers[1].trouble());
+        assert_eq!((first.fault_rank().lost, first.fault_rank().recovery), (4, 4));
+        assert!(!peers[1].fault_rank().any(), "{:?}", peers[1].fault_rank());
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(in crate::findings) const INCOMPLETE: Entry = Entry {
                \n\
                Raised from `capture.missing` PSNs and the share `capture.missing_ratio` on, as info; a warning from the share `capture.missing_warning` on.",
     advice: "Capture with a smaller snap length (-s 128), a larger buffer (tcpdump -B) and to a fast disk, and turn sampling off at the mirror (sFlow, 1 in N). A mirror port that is slower than what it mirrors drops: \
-             mirror fewer ports, or one direction. Where a fabric sprays packets over paths, capture at a host, which sees all of them.",
+             mirror fewer ports, or one direction. In a fabric that sprays packets over paths, capture at a host, which sees all of them.",
     caveat: "Missing ACKs and CNPs do not show: they have no PSN of their own.",
     ..Entry::of(Problem::Capture)
 };

@@ -35,7 +35,11 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, im
         let who = longest(&who, left(&spans, hinted));
         fill(&mut spans, who.into_iter().chain(parts).collect(), hinted);
     } else {
-        begin(&mut spans, rest, &time, who.first().map_or(0, |whole| letters(whole)), width - 1);
+        let whole = who.first().map_or(0, |whole| letters(whole));
+        // Who says more than that nothing is known of when.
+        let alone = left(&spans, width - 1) < whole + 3 + time.forms().next().map_or(0, letters);
+        let time = if time.is_vague() && alone && whole > 0 { TimeText::default() } else { time };
+        begin(&mut spans, rest, &time, whole, width - 1);
         // The ends whole in either line are worth more than the order of the two.
         let [here, below] = [left(&spans, width - 1), left(&part("   ", theme::PLAIN), hinted)];
         let first = who.iter().find(|form| letters(form) <= here.max(below));

@@ -292,7 +292,7 @@ impl Groups {
             return rows.next().map(|row| row.id);
         }
         // Of several that are equal the first.
-        rows.rev().max_by_key(|row| (row.judged.rank(), row.total.trouble())).map(|row| row.id)
+        rows.rev().max_by_key(|row| (row.judged.rank(), row.total.fault_rank())).map(|row| row.id)
     }
 
     /// The group whose first queue pair this is; of taps, the group that it is in.

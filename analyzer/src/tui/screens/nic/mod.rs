@@ -264,7 +264,7 @@ pub(super) fn worst(buffer: &mut Buffer, area: Rect, boxed: bool, view: &View) -
     };
     let about = format!("QP {} of {}", worst.qp.lqpn, worst.label());
     let hint = format!("{} all queue pairs", view.options.keys.first(Input::NicQps));
-    let name = match (worst.level > Level::Fine, worst.qp.trouble().any()) {
+    let name = match (worst.level > Level::Fine, worst.qp.fault_rank().any()) {
         (true, _) => "WORST QUEUE PAIR",
         (false, false) => "BUSIEST QUEUE PAIR",
         // Findings say that it is not bad.

@@ -195,7 +195,7 @@ fn worst(a: &Row<'_>, b: &Row<'_>) -> Ordering {
     b.level
         .cmp(&a.level)
         .then_with(|| a.has_ended().cmp(&b.has_ended()))
-        .then_with(|| b.qp.trouble().cmp(&a.qp.trouble()))
+        .then_with(|| b.qp.fault_rank().cmp(&a.qp.fault_rank()))
         .then_with(|| rate(b).total_cmp(&rate(a)))
         .then_with(|| place(a).cmp(&place(b)))
         .then_with(|| b.qp.control.created_ns.cmp(&a.qp.control.created_ns))

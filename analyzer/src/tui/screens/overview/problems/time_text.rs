@@ -4,6 +4,9 @@ use crate::findings::{DataEnd, Finding};
 use crate::util::time::NS_PER_S;
 use crate::util::units;
 
+/// Of what has a beginning that no data has.
+const UNKNOWN_START: &str = "start unknown";
+
 /// Forms of the time of a problem, each list with the longest first; both are empty where nothing is known.
 #[derive(Debug, Default)]
 pub(in crate::tui) struct TimeText {
@@ -44,7 +47,7 @@ impl TimeText {
             }
             // It has a begin, which is not known.
             _ if !finding.episodes.is_empty() => {
-                let bare = "start unknown".to_owned();
+                let bare = UNKNOWN_START.to_owned();
                 Self { enough: vec![bare.clone()], bare, ..Self::default() }
             }
             _ => Self::default(),
@@ -71,8 +74,13 @@ impl TimeText {
         !self.enough.is_empty()
     }
 
+    /// True if all that is known is that its beginning is not.
+    pub(in crate::tui) fn is_vague(&self) -> bool {
+        self.bare == UNKNOWN_START
+    }
+
     /// All forms in words, the longest first.
-    pub(super) fn forms(&self) -> impl Iterator<Item = &str> {
+    pub(in crate::tui) fn forms(&self) -> impl Iterator<Item = &str> {
         self.more.iter().chain(&self.enough).map(String::as_str)
     }
 

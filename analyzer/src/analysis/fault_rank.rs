@@ -9,7 +9,7 @@ use crate::entity::lives::ERROR;
 /// packets, these before what repairs them, and that before congestion. A count of it is no finding: findings have
 /// thresholds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Trouble {
+pub struct FaultRank {
     /// 2: the queue pair died. 1: it is in the error state.
     pub broken: u8,
     /// Time without an acknowledgement, in nanoseconds.
@@ -24,7 +24,7 @@ pub struct Trouble {
     pub congestion: u64,
 }
 
-impl Trouble {
+impl FaultRank {
     /// True if there is any.
     #[must_use]
     pub fn any(&self) -> bool {
@@ -41,7 +41,7 @@ impl Trouble {
 impl Flow {
     /// What goes wrong in it.
     #[must_use]
-    pub fn trouble(&self) -> Trouble {
+    pub fn fault_rank(&self) -> FaultRank {
         let sequences = [(self.psn, self.loss.get()), (counted_responses(self), self.loss_responses.get())];
         let sum = |known: fn(&Loss) -> u64, raw: fn(&Psn) -> u64| -> u64 {
             let one = |(psn, loss): &(Option<Psn>, Option<Loss>)| match (loss, psn) {
@@ -52,11 +52,11 @@ impl Flow {
             sequences.iter().map(one).sum()
         };
         let again = sum(|loss| loss.retransmitted + loss.rereads.or_zero(), |psn| psn.repeats);
-        Trouble {
+        FaultRank {
             lost: sum(|loss| loss.lost, |psn| psn.missing),
             recovery: again + self.naks_dedup().total() + self.rnr_naks_dedup(),
             congestion: self.cnps_dedup() + self.ecn_data.ce,
-            ..Trouble::default()
+            ..FaultRank::default()
         }
     }
 }
@@ -64,18 +64,18 @@ impl Flow {
 impl DeviceQp {
     /// What goes wrong in it.
     #[must_use]
-    pub fn trouble(&self) -> Trouble {
+    pub fn fault_rank(&self) -> FaultRank {
         let broken = match (self.control.end, self.state) {
             (Some(ERROR), _) => 2,
             (_, Some("ERR")) if !self.control.is_over() => 1,
             _ => 0,
         };
-        Trouble {
+        FaultRank {
             broken,
             stuck_ns: self.stuck_ns.unwrap_or(0),
             retries: self.retries_used.max(self.rnr_retries_used).unwrap_or(0),
             recovery: self.timeouts.unwrap_or(0),
-            ..Trouble::default()
+            ..FaultRank::default()
         }
     }
 }
@@ -86,11 +86,11 @@ mod tests {
 
     #[test]
     fn lost_packets_are_worse_than_any_number_of_repairs_and_these_than_marks() {
-        let lost = Trouble { lost: 4, ..Trouble::default() };
-        let repaired = Trouble { recovery: 500, ..Trouble::default() };
-        let marked = Trouble { congestion: 9_000, ..Trouble::default() };
-        let dead = Trouble { broken: 2, ..Trouble::default() };
+        let lost = FaultRank { lost: 4, ..FaultRank::default() };
+        let repaired = FaultRank { recovery: 500, ..FaultRank::default() };
+        let marked = FaultRank { congestion: 9_000, ..FaultRank::default() };
+        let dead = FaultRank { broken: 2, ..FaultRank::default() };
         assert!(dead > lost && lost > repaired && repaired > marked && marked.any());
-        assert_eq!((marked.errors(), repaired.errors(), Trouble::default().any()), (0, 500, false));
+        assert_eq!((marked.errors(), repaired.errors(), FaultRank::default().any()), (0, 500, false));
     }
 }

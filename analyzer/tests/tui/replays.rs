@@ -1,0 +1,71 @@
+//! A replay that has ended: it plays again, and has the findings of each time.
+
+use super::*;
+use rocescope::tui::view::AsOf;
+
+/// What Space says to a replay that has ended makes the source itself go on, until it ends again.
+#[test]
+fn a_capture_that_was_read_plays_to_its_end_again() {
+    use rocescope::source::feed::Update;
+    use rocescope::source::replay;
+    let capture =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/f1_ecn_red.h1.pcap.gz");
+    let watched = replay::Emit::Watch(std::time::Duration::from_millis(20));
+    let options = replay::Options { files: vec![capture], emit: watched, ..replay::Options::default() };
+    let feed = replay::start(options).unwrap();
+    let mut app = App::new(Options { speed: Some(f64::INFINITY), ..super::options() });
+    app.on_resize(160, 48);
+    let until_the_end = |app: &mut App| {
+        let mut times = Vec::new();
+        loop {
+            match feed.updates.recv_timeout(std::time::Duration::from_secs(20)).expect("the replay goes on") {
+                Update::Sample(sample) => {
+                    times.push(sample.time_ns);
+                    app.on_sample(Arc::from(sample));
+                }
+                Update::Events(events) => app.on_events(&events),
+                Update::Restarted => app.on_restart(),
+                Update::Ended(result) => {
+                    result.unwrap();
+                    app.on_end(End::Done);
+                    return times;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    let last_ns = until_the_end(&mut app).into_iter().max();
+    // The cursor of the timeline is of the picture before.
+    press(&mut app, &[Key::Char('+'), Key::Left]);
+    assert!(app.screens.overview.chart.cursor_ns.is_some());
+    for command in press(&mut app, &[Key::Char(' ')]).commands() {
+        feed.commands.send(command).unwrap();
+    }
+    assert_eq!(app.screens.overview.chart.cursor_ns, None);
+    assert!(text(&app).contains("▶ to "), "{}", text(&app));
+    let times = until_the_end(&mut app);
+    assert_eq!(times.iter().copied().max(), last_ns);
+    assert!(times.len() > 3, "it is played, not read at once: {times:?}");
+}
+
+/// A replay that has ended keeps samples: a step back has the findings of that time.
+#[test]
+fn an_ended_replay_has_the_findings_of_earlier_times() {
+    let taps = ["k1_ecmp_ring.uA0.pcap.gz", "k1_ecmp_ring.uA1.pcap.gz"];
+    let mut app = overview::replayed_together(&taps, (160, 48));
+    let at_end = app.view.analysis.as_ref().unwrap().time_ns;
+    press(&mut app, &[Key::Char(',')]);
+    let shown_ns = app.view.timeline.shown_ns.unwrap();
+    assert!(shown_ns < at_end);
+    let nothing = "no findings are kept of this time";
+    assert!(text(&app).contains(nothing), "{}", text(&app));
+    app.analyse_with(&mut Analyst::new(options().report));
+    let concluded = app.view.concluded().unwrap();
+    assert_eq!(concluded.as_of, AsOf::Earlier(shown_ns));
+    assert!(!concluded.findings.is_empty() && !text(&app).contains(nothing), "{}", text(&app));
+    assert!(app.unanalysed().is_none(), "it is asked once");
+    // Those of the end are still there.
+    press(&mut app, &[Key::Char(' ')]);
+    assert_eq!(app.view.concluded().unwrap().as_of, AsOf::Now);
+    assert_eq!(app.view.analysis.as_ref().unwrap().time_ns, at_end);
+}
