@@ -23,8 +23,8 @@ pub struct QpLives {
     pub dropped: u64,
     /// Queue pairs that there was no room to follow or keep. Unit: queue pairs.
     pub qps_left_out: u64,
-    /// Queue pairs that were made and are not listed, because the kernel has no number for them (mlx5's DCT). Unit: queue
-    /// pairs.
+    /// Queue pairs that were made and are not listed, because the kernel has no number for them (mlx5's DCT). Unit:
+    /// queue pairs.
     pub unnumbered: u64,
     /// Events that there was no room to keep. Unit: events.
     pub events_left_out: u64,

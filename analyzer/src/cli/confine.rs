@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use super::{ReplayArgs, output};
+use super::ReplayArgs;
+#[cfg(feature = "live")]
+use super::output;
 #[cfg(target_os = "linux")]
 use crate::host::kernel::Capability;
 #[cfg(target_os = "linux")]

@@ -273,9 +273,9 @@ pub struct Impact {
     pub retransmissions: Option<u64>,
     /// Payload lost or sent more than once because of the finding. Unit: bytes. Null: not known.
     pub goodput_lost_bytes: Option<u64>,
-    /// Time lost because of the finding: silence before transport timeouts, waits after RNR NAKs and recovery from loss,
-    /// summed over queue pairs; of a stalled job its silence; of pauses the stall; of steps the time by which they are
-    /// longer; of a tail of latency the time of requests above the median. Unit: ns. Null: not known.
+    /// Time lost because of the finding: silence before transport timeouts, waits after RNR NAKs and recovery from
+    /// loss, summed over queue pairs; of a stalled job its silence; of pauses the stall; of steps the time by which
+    /// they are longer; of a tail of latency the time of requests above the median. Unit: ns. Null: not known.
     pub time_lost_ns: Option<u64>,
 }
 

@@ -1,5 +1,5 @@
-//! Ids of findings that several families name, as causes or owned: a family that named the declarations of another would
-//! import it, and be imported by it.
+//! Ids of findings that several families name, as causes or owned: a family that named the declarations of another
+//! would import it, and be imported by it.
 
 pub(super) const BURST_INCAST: &str = "burst.incast";
 pub(super) const CNP_STORM: &str = "cnp.storm";

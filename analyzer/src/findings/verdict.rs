@@ -136,8 +136,8 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// Restricts a healthy verdict to what was judged: not flows that were retired during the run, whose figures of loss
-    /// are sums alone, nor loss where no packet has a PSN sequence.
+    /// Restricts a healthy verdict to what was judged: not flows that were retired during the run, whose figures of
+    /// loss are sums alone, nor loss where no packet has a PSN sequence.
     #[must_use]
     pub fn of_judged(mut self, facts: &Facts) -> Self {
         if self.health != Health::Healthy {

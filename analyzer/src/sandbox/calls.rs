@@ -351,8 +351,8 @@ fn chosen(plan: &Plan) -> Result<Vec<BpfProgram>> {
     }
     limit_files(plan, &mut rules)?;
     if plan.netlink {
-        // The family is in memory, but of those that the process may have a socket of, this length is netlink's alone: one
-        // that listens, and was disconnected, connects to no address of this length.
+        // The family is in memory, but of those that the process may have a socket of, this length is netlink's alone:
+        // one that listens, and was disconnected, connects to no address of this length.
         let length = std::mem::size_of::<libc::sockaddr_nl>() as u64;
         for call in [libc::SYS_bind, libc::SYS_connect] {
             let of_netlink = any_of(2, [length])?;

@@ -85,8 +85,8 @@ impl Plan {
     pub fn names() -> Self {
         const DNS: u16 = 53;
         let mut plan = Self { connect: vec![DNS], names: true, ..Self::parser() };
-        // The whole folder, since its files are replaced while this runs, as by a DHCP client. Nobody may read of it what
-        // everybody may.
+        // The whole folder, since its files are replaced while this runs, as by a DHCP client. Nobody may read of it
+        // what everybody may.
         plan.read.extend(["/etc", "/run/systemd/resolve"].map(PathBuf::from));
         plan
     }

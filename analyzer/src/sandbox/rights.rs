@@ -36,7 +36,8 @@ pub(super) fn user(plan: &Plan) -> Option<User> {
     candidates(plan, caller).find(|user| can(plan, Some(*user)) == (true, true))
 }
 
-/// The users for `plan`, best first. Nobody has no files, no processes and no keys; but what it wrote would be nobody's.
+/// The users for `plan`, best first. Nobody has no files, no processes and no keys; but what it wrote would be
+/// nobody's.
 fn candidates(plan: &Plan, caller: Option<User>) -> impl Iterator<Item = User> {
     let nobody = User { uid: NOBODY, gid: NOBODY, name: "nobody" };
     [plan.write.is_empty().then_some(nobody), caller].into_iter().flatten()

@@ -30,7 +30,7 @@ fn a_capture_that_was_read_plays_to_its_end_again() {
                     app.on_end(End::Done);
                     return times;
                 }
-                other => panic!("{other:?}"),
+                other @ Update::Notice(_) => panic!("{other:?}"),
             }
         }
     };

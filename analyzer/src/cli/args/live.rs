@@ -100,8 +100,8 @@ pub struct SourceArgs {
     #[arg(long)]
     pub fwctl: bool,
     /// Sample the work requests that processes post, by probes of their providers' post_send (100 ms in 10 s unless
-    /// given): opcodes, message sizes and rates per queue pair. Its thread keeps CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH,
-    /// and may read every file and process
+    /// given): opcodes, message sizes and rates per queue pair. Its thread keeps CAP_SYS_PTRACE and
+    /// CAP_DAC_READ_SEARCH, and may read every file and process
     #[arg(long, value_name = "WINDOW/PERIOD", num_args = 0..=1, require_equals = true, value_parser = parse_windows)]
     #[arg(default_missing_value = "100ms/10s", hide_default_value = true)]
     pub sample_posts: Option<(Duration, Duration)>,

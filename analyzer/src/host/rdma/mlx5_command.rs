@@ -111,8 +111,8 @@ pub fn reason(record: &CommandRecord) -> Option<(u32, String)> {
 }
 
 /// What `RTS2RTS_QP` sets: the fields that are in its masks (`opt_param_mask` and `opt_param_mask_95_32`). Others than
-/// these two are not known. rdma-core sends it for `mlx5dv_modify_qp_udp_sport` and `mlx5dv_modify_qp_lag_port`, also of
-/// queue pairs of the verbs.
+/// these two are not known. rdma-core sends it for `mlx5dv_modify_qp_udp_sport` and `mlx5dv_modify_qp_lag_port`, also
+/// of queue pairs of the verbs.
 fn set_anew(input: &[u8], given: &QpContext) -> QpContext {
     /// `MLX5_QPC_OPT_MASK_RTS2RTS_LAG_TX_PORT_AFFINITY`, and `MLX5_QPC_OPT_MASK_32_UDP_SPORT` of the second mask
     /// (providers/mlx5/mlx5_ifc.h of rdma-core).

@@ -142,8 +142,8 @@ pub(super) fn sync(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Mode of the folders that hold all others. Rows name hosts, jobs and addresses: no more than the user and the group may
-/// read them, or start what a writer that was taken over leaves there.
+/// Mode of the folders that hold all others. Rows name hosts, jobs and addresses: no more than the user and the group
+/// may read them, or start what a writer that was taken over leaves there.
 pub(super) const PRIVATE: u32 = 0o750;
 /// Mode of the folders below these.
 pub(super) const BELOW: u32 = 0o777;
