@@ -9,8 +9,9 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use rocescope::bench::case::Hook;
-use rocescope::bench::measure::{Effort, Row, measure, quantile};
+use rocescope::bench::measure::{Effort, Row, measure};
 use rocescope::cli::output::Interrupt;
+use rocescope::util::numbers::interpolated;
 
 /// The quantile shown besides the median.
 const LOWER: f64 = 0.25;
@@ -58,10 +59,10 @@ fn main() -> Result<()> {
     let Some(first) = rows.first() else { return Ok(()) };
     for (at, row) in first.iter().enumerate() {
         print!("{:10} {:20}", row.hook.name(), row.id);
-        let lower = quantile(&row.ns, LOWER).unwrap_or(f64::NAN);
+        let lower = interpolated(&row.ns, LOWER).unwrap_or(f64::NAN);
         for object in &rows {
             let ns = object.get(at).map_or(&[][..], |row| &row.ns);
-            let figure = |part| quantile(ns, part).unwrap_or(f64::NAN);
+            let figure = |part| interpolated(ns, part).unwrap_or(f64::NAN);
             let (median, own) = (figure(0.5), figure(LOWER));
             print!(" {:>20}", format!("{median:.1} ({own:.1}) {:.3}", own / lower));
         }
