@@ -198,8 +198,10 @@ impl QpProbes {
         let entered = sum(count::ENTERED);
         let unseen = entered.saturating_sub(sum(count::RETURNED));
         let now_ns = monotonic_ns();
-        let is_known =
-            unseen == self.searched.unseen && now_ns.saturating_sub(self.searched.at_ns) < SEARCH_NS;
+        // Calls that were under way may have ended unseen: these are looked for again.
+        let is_known = self.searched.under_way == 0
+            && unseen == self.searched.unseen
+            && now_ns.saturating_sub(self.searched.at_ns) < SEARCH_NS;
         if unseen > 0 && !is_known {
             let calls = self.entered.iter().take(MOST_RECORDS).filter_map(Result::ok);
             let calls = calls.map(|(thread, words)| (thread, Call::from_words(words)));
