@@ -211,6 +211,12 @@ const SYSFS: &[c_long] = &[libc::SYS_fsopen, libc::SYS_fsconfig, libc::SYS_fsmou
 /// Programs, maps and probes of the kernel.
 const BPF: &[c_long] = &[libc::SYS_bpf, libc::SYS_perf_event_open];
 
+/// Its number, which the bindings for musl lack on aarch64.
+#[cfg(not(target_arch = "aarch64"))]
+const KEXEC_FILE_LOAD: c_long = libc::SYS_kexec_file_load;
+#[cfg(target_arch = "aarch64")]
+const KEXEC_FILE_LOAD: c_long = 294;
+
 /// Calls that commands which read everything of a host must not make either.
 const NEVER: &[c_long] = &[
     // Programs and other processes.
@@ -227,7 +233,7 @@ const NEVER: &[c_long] = &[
     libc::SYS_finit_module,
     libc::SYS_delete_module,
     libc::SYS_kexec_load,
-    libc::SYS_kexec_file_load,
+    KEXEC_FILE_LOAD,
     libc::SYS_reboot,
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
