@@ -21,11 +21,11 @@ pub fn check(report: &Value, transfer: &Transferred) -> Result<()> {
     let lives = &report["qp_lives"];
     assert_eq!(lives["unavailable"], Value::Null, "{lives}");
     assert_eq!((&lives["dropped"], &lives["qps_left_out"]), (&0.into(), &0.into()), "{lives}");
-    // Soft-RoCE provides no contexts of its own: one query per device shows that, and no more are made.
+    // Soft-RoCE provides no contexts of its own: three queries per device show that, and no more are made.
     let contexts = &report["qp_context"];
     let refused = contexts["refused"].as_array().map_or(&[][..], Vec::as_slice);
-    assert!(count(&contexts["failed"]) <= 2 && contexts["queried"] == 0, "{contexts}");
-    assert_eq!(refused.len() as u64, count(&contexts["failed"]), "{contexts}");
+    assert!(count(&contexts["failed"]) <= 6 && contexts["queried"] == 0, "{contexts}");
+    assert!(refused.len() <= 2 && (refused.is_empty() || contexts["failed"] != 0), "{contexts}");
     assert!(refused.iter().all(|why| why.as_str().is_some_and(|why| why.contains("EINVAL"))), "{contexts}");
     for (end, other, peer, life) in of_transfer(report, transfer) {
         let flow = flow(report, end, "egress", other, peer)?;
