@@ -37,8 +37,8 @@ const MOST_HELD: usize = 4 * GROUP;
 #[derive(Debug)]
 struct NotSealed {
     volume: Volume,
-    /// Its files are in place, and only the queue lacks them.
-    is_published: bool,
+    /// Its files, where they are in place, and only the queue lacks them.
+    files: Option<Vec<Part>>,
     error: io::Error,
 }
 
@@ -83,7 +83,7 @@ pub struct Store {
     volume: Option<Volume>,
     /// Volumes whose files are in place, but not in the queue yet: nothing is added to them, since what is sent once is
     /// not inserted again under its name.
-    published: Vec<Volume>,
+    published: Vec<(Volume, Vec<Part>)>,
     /// Rows for which no journal could be created, at most [`MOST_HELD`].
     held: Rows,
     /// Rows of intervals that are not over.
@@ -179,9 +179,10 @@ impl Store {
                     match (volume.last_ns(), self.finish(volume)) {
                         (_, Ok(0)) => {}
                         (last_ns, Ok(files)) => notices.push(sealed(files, last_ns, &path)),
-                        (_, Err(NotSealed { error, .. })) => notices.push(format!(
-                            "cannot seal {}, the journal of a recording that was killed: {error}; it is tried again at the next start",
-                            path.display()
+                        (_, Err(failed)) => notices.push(format!(
+                            "cannot seal {}, the journal of a recording that was killed: {}; it is tried again at the next start",
+                            path.display(),
+                            failed.error
                         )),
                     }
                 }
@@ -210,19 +211,23 @@ impl Store {
     }
 
     /// Writes the files of a volume, links them into the queue, and removes the journal.
-    #[expect(clippy::result_large_err, reason = "the volume goes on as before; it is moved once in minutes")]
-    fn finish(&self, volume: Volume) -> Result<usize, NotSealed> {
+    fn finish(&self, volume: Volume) -> Result<usize, Box<NotSealed>> {
         if volume.is_empty() {
             // An empty journal that stays does no harm.
             let _ = volume.remove();
             return Ok(0);
         }
-        let not_published = |(volume, error)| NotSealed { volume, is_published: false, error };
+        let not_published = |(volume, error)| Box::new(NotSealed { volume, files: None, error });
         let (volume, parts) = volume.seal(&self.dir).map_err(not_published)?;
+        self.enqueue(volume, parts)
+    }
+
+    /// Links the files of a volume into the queue, and removes the journal.
+    fn enqueue(&self, volume: Volume, parts: Vec<Part>) -> Result<usize, Box<NotSealed>> {
         if self.queue
             && let Err(error) = self.link(&parts)
         {
-            return Err(NotSealed { volume, is_published: true, error });
+            return Err(Box::new(NotSealed { volume, files: Some(parts), error }));
         }
         // A journal that stays is sealed again at the next start, into the same files.
         let _ = volume.remove();
@@ -332,20 +337,21 @@ impl Store {
     /// Writes files of the rows so far, and applies retention.
     pub fn seal(&mut self) -> Notices {
         let mut notices = Notices::new();
-        let mut volumes = std::mem::take(&mut self.published);
-        volumes.extend(self.volume.take());
-        if volumes.is_empty() {
+        let (published, volume) = (std::mem::take(&mut self.published), self.volume.take());
+        let linked = published.into_iter().map(|(volume, parts)| self.enqueue(volume, parts));
+        let ended: Vec<_> = linked.chain(volume.map(|volume| self.finish(volume))).collect();
+        if ended.is_empty() {
             return notices;
         }
         let mut failed = None;
-        for volume in volumes {
-            match self.finish(volume) {
+        for result in ended {
+            match result {
                 Ok(_) => self.sealed = true,
-                Err(NotSealed { volume, is_published, error }) => {
-                    if is_published {
-                        self.published.push(volume);
-                    } else {
-                        self.volume = Some(volume);
+                Err(not_sealed) => {
+                    let NotSealed { volume, files, error } = *not_sealed;
+                    match files {
+                        Some(files) => self.published.push((volume, files)),
+                        None => self.volume = Some(volume),
                     }
                     self.seal_from_ns = self.last_ns.saturating_add(AGAIN_NS);
                     failed = Some(error);

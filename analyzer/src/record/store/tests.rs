@@ -1,4 +1,5 @@
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 
 use bytes::Bytes;
 
@@ -320,11 +321,15 @@ fn nothing_is_added_to_files_that_are_in_place_but_not_in_the_queue() {
     let queue = queue(dir.path());
     fs::remove_dir(&queue).unwrap();
     assert_eq!(store.seal().len(), 1);
+    let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+    let first = read(dir.path()).0.remove(0);
+    let written = inode(&first);
     store.append(START + SECOND, rows(START + SECOND, 7));
     fs::create_dir(&queue).unwrap();
     assert_eq!(store.seal().len(), 1, "it works again");
     let (files, all) = read(dir.path());
     assert_eq!((files.len(), all.len(), journals(dir.path())), (2, 17, 0));
+    assert_eq!(inode(&first), written, "it is not written again");
     let sent = fs::read_dir(&queue).unwrap().flatten().map(|entry| fs::read(entry.path()).unwrap());
     let mut sent: Vec<usize> =
         sent.map(|bytes| parquet::decode::<DeviceSecond>(bytes.into()).unwrap().len()).collect();
