@@ -51,7 +51,7 @@ impl Flow {
             };
             sequences.iter().map(one).sum()
         };
-        let again = sum(|loss| loss.retransmitted + loss.rereads.or_zero(), |psn| psn.repeats);
+        let again = sum(Loss::retransmissions, |psn| psn.repeats);
         FaultRank {
             lost: sum(|loss| loss.lost, |psn| psn.missing),
             recovery: again + self.naks_dedup().total() + self.rnr_naks_dedup(),

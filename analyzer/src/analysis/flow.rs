@@ -32,6 +32,12 @@ impl Flow {
         [self.loss.get(), self.loss_responses.get()]
     }
 
+    /// Sum of a figure over the loss of the requests and of the responses, as far as it is known.
+    #[must_use]
+    pub fn losses_sum(&self, of: impl Fn(&Loss) -> u64) -> u64 {
+        self.losses().iter().flatten().map(of).sum()
+    }
+
     /// Packets that the capture shows twice.
     #[must_use]
     pub fn duplicates(&self) -> DuplicateCounts {
@@ -80,7 +86,7 @@ impl Flow {
     /// The packets that its figures of loss are about, each once: a mirror may show some twice.
     #[must_use]
     pub fn followed_packets(&self) -> u64 {
-        let mirrored: u64 = self.losses().iter().flatten().map(|loss| loss.mirrored.or_zero()).sum();
+        let mirrored = self.losses_sum(|loss| loss.mirrored.or_zero());
         // Those of requests and responses are among them.
         let duplicates = self.duplicates();
         let duplicates = mirrored + duplicates.packets

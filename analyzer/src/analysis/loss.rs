@@ -254,6 +254,12 @@ impl Downstream {
 }
 
 impl Loss {
+    /// Retransmissions, repeated READ requests included. Unit: packets.
+    #[must_use]
+    pub fn retransmissions(&self) -> u64 {
+        self.retransmitted + self.rereads.or_zero()
+    }
+
     /// READs that were repeated after a timeout, in episodes downstream, where this is of responses: a requester that
     /// misses a response among others repeats its READ at once.
     pub(crate) fn repeated_after_silence(&self) -> u64 {
@@ -355,8 +361,7 @@ impl Facts {
     pub(crate) fn retransmitted(&self) -> (u64, u64) {
         let mut most: Map<(Address, Address, u32), (u64, u64)> = Map::default();
         for flow in &self.flows {
-            let again =
-                flow.losses().iter().flatten().map(|loss| loss.retransmitted + loss.rereads.or_zero()).sum();
+            let again = flow.losses_sum(Loss::retransmissions);
             let known = most.entry((flow.src, flow.dst, flow.dest_qp)).or_default();
             *known = (*known).max((flow.packets, again));
         }

@@ -5,6 +5,7 @@
 
 use std::hash::Hash;
 
+use crate::metrics::traffic::times;
 use crate::util::definition::definitions;
 use crate::util::map::Map;
 
@@ -39,14 +40,8 @@ impl<K: Eq + Hash> Missed<K> {
         let Some((seen, missed)) = self.0.get(tap).filter(|(seen, _)| *seen > 0) else { return open };
         let expected = *missed as f64 / *seen as f64 * packets as f64;
         let most = expected + DEVIATIONS * expected.sqrt();
-        if most >= open as f64 { open } else { floor(most) }
+        if most >= open as f64 { open } else { times(1, most) }
     }
-}
-
-/// Of a number that is not negative.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
-const fn floor(number: f64) -> u64 {
-    number as u64
 }
 
 #[cfg(test)]

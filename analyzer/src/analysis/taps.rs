@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::missed::Missed;
-use crate::analysis::{Facts, FieldChange, Flow, Loss, changed};
+use crate::analysis::{Facts, FieldChange, Flow, changed};
 use crate::metrics::taps::{TapPair, are_parallel};
 use crate::sample::{Address, Sample, address};
 use crate::util::map::{Map, Set};
@@ -232,8 +232,8 @@ pub struct BetweenTaps<'a> {
     pub matched: u64,
     /// Packets that did not arrive at the second: between packets that did, or retried in vain at the end.
     pub vanished: u64,
-    /// Packets that the second did not see though they reached the receiver, which never asked for them again; ACKs and
-    /// CNPs, as many as its capture misses of other packets.
+    /// Packets that the second did not see though they reached the receiver, which sent no NAK for them; ACKs and CNPs, as
+    /// many as its capture misses of other packets.
     pub missed: u64,
     /// First and last time at which a packet passed the first tap and not the second, Unix nanoseconds.
     pub seen_ns: Option<(u64, u64)>,
@@ -260,11 +260,6 @@ impl BetweenTaps<'_> {
 /// in vain, which had no chance to.
 pub(super) fn arrived(vanished: u64, unfilled: u64, is_proof: bool) -> u64 {
     if is_proof { unfilled.min(vanished) } else { 0 }
-}
-
-/// A counter of the requests and the responses in a flow.
-fn sum_of(flow: &Flow, of: fn(&Loss) -> u64) -> u64 {
-    flow.losses().iter().flatten().map(of).sum()
 }
 
 impl Facts {
@@ -316,7 +311,7 @@ impl Facts {
             }
             let Some(flow) = self.at(to, tap) else { continue };
             let is_proof = !flow.is_uc() && !in_vain;
-            let sequenced = arrived(vanished, sum_of(flow, |loss| loss.unfilled.or_zero()), is_proof);
+            let sequenced = arrived(vanished, flow.losses_sum(|loss| loss.unfilled.or_zero()), is_proof);
             let answers = self.answers_missed(&captures, to, tap, (flow, vanished - sequenced, is_proof));
             let missed = sequenced + answers;
             sum.vanished += vanished - missed;
@@ -353,7 +348,7 @@ impl Facts {
             if !far.has_sequence() || far.is_uc() || self.ends_in_vain(near) {
                 continue;
             }
-            let unfilled = sum_of(far, |loss| loss.unfilled.or_zero());
+            let unfilled = far.losses_sum(|loss| loss.unfilled.or_zero());
             let missed = arrived(tap.vanished.unwrap_or(0), unfilled, true);
             captures.note(to, tap.packets_matched + missed, missed);
             let [_, behind] = tap.only_at;
@@ -376,7 +371,7 @@ impl Facts {
             return 0;
         }
         // Requests and responses are lost as their PSNs say.
-        let lost = if is_answer { 0 } else { sum_of(flow, |loss| loss.lost) };
+        let lost = if is_answer { 0 } else { flow.losses_sum(|loss| loss.lost) };
         let answers = vanished.saturating_sub(lost);
         let packets = if is_answer { tap.packets_matched } else { flow.ack.acks } + answers;
         let waited =
@@ -428,8 +423,8 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::Options;
     use crate::analysis::fixtures::everything;
+    use crate::analysis::{Loss, Options};
 
     /// Two hosts at two taps, requests one way and ACKs the other: ACKs that the second capture does not show, where it
     /// misses some requests and where it misses none, and where the requester waited for some.

@@ -330,7 +330,7 @@ impl Wait {
             Self::Timeout => (Signal::TimeoutWait, |loss| loss.timeout_wait_ns),
             Self::Rnr => (Signal::RnrWait, |loss| loss.rnr_wait_ns),
         };
-        period.count(flow, signal, flow.losses().iter().flatten().map(of).sum())
+        period.count(flow, signal, flow.losses_sum(of))
     }
 }
 
@@ -354,11 +354,9 @@ pub(super) fn impact<'a>(
     let (mut packets, mut bytes, mut waited) = (0, 0, 0);
     for flow in flows {
         let total = match signal {
-            Signal::RetransmittedAfterTimeout => {
-                flow.losses().iter().flatten().map(|loss| loss.timeout_resent.or_zero()).sum()
-            }
+            Signal::RetransmittedAfterTimeout => flow.losses_sum(|loss| loss.timeout_resent.or_zero()),
             Signal::RetransmittedAfterRnr => flow.loss.get().map_or(0, |loss| loss.rnr_resent.or_zero()),
-            _ => flow.losses().iter().flatten().map(|l| l.retransmitted + l.rereads.or_zero()).sum(),
+            _ => flow.losses_sum(Loss::retransmissions),
         };
         let again = period.count(flow, signal, total);
         packets += again;

@@ -14,7 +14,7 @@ pub(super) const MAX_FLOWS: usize = 16;
 /// A finding under construction.
 #[derive(Debug)]
 pub(super) struct Raise {
-    finding: Finding,
+    pub(super) finding: Finding,
     /// Caveat of its kind.
     caveat: &'static str,
     /// Time at which it was last seen, if known better than from its flows.

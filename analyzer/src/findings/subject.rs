@@ -208,9 +208,9 @@ impl Raise {
     }
 
     /// Sets the links that it compares, in this direction.
-    pub(super) fn compares(self, links: Vec<String>, direction: Option<Direction>) -> Self {
-        self.evidence("links", links.clone())
-            .about(|subject| subject.compared = vec![Compared { links, direction }])
+    pub(super) fn compares(mut self, links: Vec<String>, direction: Option<Direction>) -> Self {
+        self.finding.compare(links, direction);
+        self
     }
 
     /// Sets the direction that is worse, of a finding about both.

@@ -272,10 +272,13 @@ impl Question {
     #[must_use]
     pub fn sql(self, chosen: &Chosen) -> String {
         const COMMON: &str = include_str!("sql/hops.sql");
-        let of_qps = |text: &str| text.replace("{qps}", include_str!("sql/qps.sql")) + COMMON;
+        let of_devices = |text: &str| {
+            let text = text.replace("{qps}", include_str!("sql/qps.sql"));
+            text.replace("{device_counters}", include_str!("sql/device_counters.sql")) + COMMON
+        };
         let text = match self {
-            Self::Slow => of_qps(include_str!("sql/slow.sql")),
-            Self::Loss => of_qps(include_str!("sql/loss.sql")),
+            Self::Slow => of_devices(include_str!("sql/slow.sql")),
+            Self::Loss => of_devices(include_str!("sql/loss.sql")),
             Self::Balance => include_str!("sql/balance.sql").to_owned(),
             Self::Jobs => include_str!("sql/jobs.sql").to_owned(),
             Self::Stragglers => include_str!("sql/stragglers.sql").to_owned(),

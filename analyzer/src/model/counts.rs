@@ -53,7 +53,7 @@ impl Counts {
         let lost = lost + reported.unfollowed.filter(|_| requests_known).map_or(0, |before| before.missing);
         let (lost_responses, reordered_responses) =
             if responses_known { known(reported.responses) } else { (stats.rare.response_holes, 0) };
-        let again = |of: Option<Metrics>| of.map_or(0, |metrics| metrics.retransmitted + metrics.rereads);
+        let again = |of: Option<Metrics>| of.map_or(0, |metrics| metrics.retransmissions());
         let retransmitted = if requests_known {
             again(reported.requests) + reported.unfollowed.map_or(0, |before| before.repeats)
         } else {

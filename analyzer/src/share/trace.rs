@@ -400,7 +400,7 @@ fn of_flow(flow: &Flow) -> Value {
         "packets": flow.packets,
         "bytes": flow.bytes,
         "lost_packets": loss(|loss| loss.lost),
-        "retransmitted_packets": loss(|loss| loss.retransmitted + loss.rereads.or_zero()),
+        "retransmitted_packets": loss(crate::analysis::Loss::retransmissions),
         "timeouts": loss(|loss| loss.timeouts),
         "ce_ratio": flow.ce_ratio,
         "latency_p50_ns": flow.latency_ns.as_deref().map(|latency| latency.p50),

@@ -213,13 +213,13 @@ fn one_by_one(
 
 /// Packets seen twice although neither the sender nor the capture repeated them.
 fn mirrored(flow: &Flow) -> u64 {
-    let all: u64 = flow.losses().iter().flatten().map(|loss| loss.mirrored.or_zero()).sum();
+    let all = flow.losses_sum(|loss| loss.mirrored.or_zero());
     all.saturating_sub(flow.duplicates().requests + flow.duplicates().responses)
 }
 
 /// Packets out of order, or that may be: an original that comes late looks like a duplicate of its retransmission.
 fn reordered(flow: &Flow) -> u64 {
-    flow.losses().iter().flatten().map(|loss| loss.recovered + loss.lost_or_reordered.or_zero()).sum()
+    flow.losses_sum(|loss| loss.recovered + loss.lost_or_reordered.or_zero())
 }
 
 #[cfg(test)]

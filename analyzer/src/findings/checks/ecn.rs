@@ -216,7 +216,7 @@ pub(super) fn gaps_at_marks<'a>(
     let limits = &input.limits.ecn;
     let (mut gaps, mut marked, mut ce, mut capable) = (0, 0, 0, 0);
     for flow in flows {
-        let all = |of: fn(&Loss) -> u64| flow.losses().iter().flatten().map(of).sum();
+        let all = |of: fn(&Loss) -> u64| flow.losses_sum(of);
         gaps += period.count(flow, Signal::GapCapable, all(|loss| loss.gaps_capable.or_zero()));
         marked += period.count(flow, Signal::GapMarked, all(|loss| loss.gaps_ce.or_zero()));
         ce += period.count(flow, Signal::CeMarked, flow.ecn_data.ce);

@@ -6,7 +6,7 @@ use std::ptr;
 use super::ends;
 use super::loss::Side;
 use super::loss::taps::Ends;
-use crate::analysis::{Flow, Loss};
+use crate::analysis::Flow;
 use crate::findings::dedup::{Name, deduplicated, name};
 use crate::findings::ids;
 use crate::findings::not_evaluated::flows_not_evaluated;
@@ -136,11 +136,6 @@ fn stalled<'a>(input: &Input<'a>, timeouts: impl Fn(&Flow) -> u64) -> Vec<&'a Fl
         .collect()
 }
 
-/// Sum over a flow's requests and responses.
-fn total(flow: &Flow, of: fn(&Loss) -> u64) -> u64 {
-    flow.losses().iter().flatten().map(of).sum()
-}
-
 /// True if the flow is seen at the tap nearest its sender: at later taps, loss or reordering upstream looks like a
 /// pause.
 pub(super) fn nearest_sender(ends: &Ends<'_>, flow: &Flow) -> bool {
@@ -152,8 +147,8 @@ pub(super) fn nearest_sender(ends: &Ends<'_>, flow: &Flow) -> bool {
 fn acks_lost(input: &Input<'_>, flow: &Flow) -> u64 {
     let facts = input.facts;
     let same = facts.to_qp(flow.src, flow.dst, flow.dest_qp);
-    let most = same.map(|other| total(other, |loss| loss.timeouts_acked)).max().unwrap_or(0);
-    most.min(total(flow, |loss| loss.timeouts))
+    let most = same.map(|other| other.losses_sum(|loss| loss.timeouts_acked)).max().unwrap_or(0);
+    most.min(flow.losses_sum(|loss| loss.timeouts))
 }
 
 /// The same over several flows; `None` if unknown: live runs do not see single ACKs, and a tap that sees no loss has
@@ -204,7 +199,7 @@ fn step_delay<'a>(
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.retry;
-    let timeouts = |flow: &Flow| total(flow, |loss| loss.timeouts);
+    let timeouts = |flow: &Flow| flow.losses_sum(|loss| loss.timeouts);
     let ends = Ends::of(input.facts);
     let nearest = input.facts.flows.iter().filter(|flow| nearest_sender(&ends, flow));
     let mut all: Vec<&Flow> = deduplicated(nearest, timeouts).into_iter().map(|(flow, _)| flow).collect();

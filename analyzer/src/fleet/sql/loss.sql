@@ -27,22 +27,12 @@ pairs as (
   from flows
   group by job, src, dst
 ),
-{qps}-- Of several sources of one counter, that which counted most.
-devices as (
+{qps}{device_counters}devices as (
   select job, host, device, max(any_netdev) as port_of, sum(row_count) as readings,
          sum(case when counter = 'rx_packets' then total end) as rx, sum(case when counter = 'tx_packets' then total end) as tx,
          sum(case when counter = 'out_of_sequence' then total end) as disordered,
          sum(case when counter = 'local_ack_timeouts' then total end) as expired
-  from (
-    select job, host, device, port, counter, max(any_netdev) as any_netdev, sum(row_count) as row_count, max(counted) as total
-    from (
-      select job, host, device, port, counter, source, max(netdev) as any_netdev, count(*) as row_count, sum(delta) as counted
-      from device_seconds
-      where {rows}
-      group by job, host, device, port, counter, source
-    ) sources
-    group by job, host, device, port, counter
-  ) counters
+  from device_counters
   group by job, host, device
 ),
 figures as (

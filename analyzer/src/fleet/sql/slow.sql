@@ -18,27 +18,7 @@ pairs as (
   from pair_taps
   group by job, lane, direction, src, dst
 ),
-{qps}-- Of several sources of one counter, that which counted most. Priorities are paused beside one another: the share is that of the worst.
-device_counters as (
-  select job, host, device, port, counter, direction, source, max(any_netdev) as any_netdev, sum(row_count) as row_count, sum(counted) as total,
-         max(counted) as most, min(first_ms) as first_ms, max(last_ms) as last_ms
-  from (
-    select job, host, device, port, counter, direction, source, priority, max(netdev) as any_netdev, count(*) as row_count, sum(delta) as counted,
-           min(date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 1000000) as first_ms,
-           max(date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t)) as last_ms
-    from device_seconds
-    where {rows}
-    group by job, host, device, port, counter, direction, source, priority
-  ) priorities
-  group by job, host, device, port, counter, direction, source
-),
-device_ports as (
-  select job, host, device, port, counter, direction, max(any_netdev) as any_netdev, sum(row_count) as row_count, max(total) as total, max(most) as most,
-         min(first_ms) as first_ms, max(last_ms) as last_ms
-  from device_counters
-  group by job, host, device, port, counter, direction
-),
--- A counter that stands still has no row: the time is that in which the host has rows.
+{qps}{device_counters}-- A counter that stands still has no row: the time is that in which the host has rows.
 devices as (
   select *, 1000000 * (max(last_ms) over (partition by job, host) - min(first_ms) over (partition by job, host)) as span
   from (
@@ -48,7 +28,7 @@ devices as (
            sum(case when counter = 'retransmissions' then total end) as resent,
            max(case when counter = 'pause_ns' and direction = 'received' then most end) as paused,
            min(first_ms) as first_ms, max(last_ms) as last_ms
-    from device_ports
+    from device_counters
     group by job, host, device
   ) totals
 ),

@@ -64,8 +64,8 @@ impl Read {
         self.span > 0
     }
 
-    /// True if a READ request of `dma_len` bytes at this PSN, ahead of this READ's, asks for a part of its data again,
-    /// and not for the data behind it.
+    /// True if a READ request of `dma_len` bytes at this PSN, ahead of this READ's, repeats a part of its request, and
+    /// does not read the data behind it.
     fn is_repeated_by(self, psn: u32, dma_len: u32) -> bool {
         let behind = psn.wrapping_sub(self.psn) & MASK24;
         if behind < self.span {

@@ -105,6 +105,12 @@ pub struct Metrics {
 }
 
 impl Metrics {
+    /// Retransmissions, repeated READ requests included.
+    #[must_use]
+    pub const fn retransmissions(&self) -> u64 {
+        self.retransmitted + self.rereads
+    }
+
     /// True if the sender has retried the same request at least twice without progress at the end: a lost packet causes
     /// one retry.
     #[must_use]

@@ -17,7 +17,7 @@ impl RetiredLoss {
     pub(super) fn add(&mut self, flow: &FlowLoss) {
         for metrics in [&flow.requests, &flow.responses].into_iter().flatten() {
             self.lost += metrics.lost;
-            self.retransmitted += metrics.retransmitted + metrics.rereads;
+            self.retransmitted += metrics.retransmissions();
             self.timeouts += metrics.timeouts;
         }
     }

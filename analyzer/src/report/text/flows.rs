@@ -53,7 +53,7 @@ pub(crate) fn retransmissions(flow: &Flow) -> Option<u64> {
     let mut present = both.iter().filter(|(psn, loss)| psn.is_some() || loss.is_some()).peekable();
     present.peek()?;
     present.try_fold(0, |sum, (psn, loss)| match loss {
-        Some(loss) => Some(sum + loss.retransmitted + loss.rereads.or_zero()),
+        Some(loss) => Some(sum + loss.retransmissions()),
         None => psn.filter(|psn| psn.repeats == 0).map(|_| sum),
     })
 }

@@ -207,10 +207,8 @@ fn raw_gaps(report: &Report, links: &[AtLink<'_>]) -> Option<String> {
 
 /// Flows with losses, reordering or retransmissions, and the findings about them.
 pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
-    let weight = |loss: &Loss| {
-        loss.lost + loss.retransmitted + loss.recovered + loss.mirrored.or_zero() + loss.rereads.or_zero()
-    };
-    let of = |flow: &Flow| flow.losses().iter().flatten().map(weight).sum::<u64>();
+    let weight = |loss: &Loss| loss.lost + loss.retransmissions() + loss.recovered + loss.mirrored.or_zero();
+    let of = |flow: &Flow| flow.losses_sum(weight);
     let mut flows: Vec<&Flow> = report.facts.flows.iter().filter(|flow| of(flow) > 0).collect();
     flows.sort_by_key(|flow| Reverse(of(flow)));
     let hidden = flows.len().saturating_sub(FLOWS);

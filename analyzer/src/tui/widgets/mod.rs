@@ -224,17 +224,22 @@ fn before_word(text: &[char], keep: usize) -> usize {
     }
 }
 
+/// Number of characters of a text, each of which takes a column.
+pub(in crate::tui) fn letters(text: &str) -> usize {
+    text.chars().count()
+}
+
 /// As many whole parts of a text, between commas or dots, as there is room for; `None` where the first has none.
 pub(in crate::tui) fn whole(text: &str, room: usize) -> Option<&str> {
     let ends = [", ", " · "].into_iter().flat_map(|between| text.match_indices(between)).map(|(at, _)| at);
     let parts = ends.chain([text.len()]).filter_map(|end| text.get(..end));
-    parts.filter(|part| part.chars().count() <= room).max_by_key(|part| part.len())
+    parts.filter(|part| letters(part) <= room).max_by_key(|part| part.len())
 }
 
 /// The text cut to `width` columns, but not within a number or a parenthesis; the end is kept where `keep_end` says so,
 /// as the ends of addresses differ more than their beginnings.
 pub(in crate::tui) fn cut(text: &str, width: usize, keep_end: bool) -> String {
-    let length = text.chars().count();
+    let length = letters(text);
     if length <= width {
         return text.to_owned();
     }

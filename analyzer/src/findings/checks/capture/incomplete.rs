@@ -42,7 +42,7 @@ struct MissedCounts<'a> {
 }
 
 fn unfilled(flow: &Flow) -> u64 {
-    flow.losses().iter().flatten().map(|loss| loss.unfilled.or_zero()).sum()
+    flow.losses_sum(|loss| loss.unfilled.or_zero())
 }
 
 /// Queue pairs of which several links show different packets.

@@ -23,7 +23,7 @@ impl LossCounts {
         if flow.psn.is_none() && flow.psn_responses.is_none() || is_not_evaluated(flow) {
             return Self::default();
         }
-        let total = |of: fn(&Loss) -> u64| -> u64 { flow.losses().iter().flatten().map(of).sum() };
+        let total = |of: fn(&Loss) -> u64| flow.losses_sum(of);
         let packets = period.packets(facts, flow);
         match side {
             Side::Upstream => {

@@ -283,9 +283,8 @@ impl<'a> Pair<'a> {
 /// Loss episodes of a flow's responses downstream of the tap in a period, and those after a silence of the requester.
 /// The times are those of both its sequences: those of requests count in proportion.
 fn rereads(flow: &Flow, responses: &Loss, period: &Period) -> (u64, u64) {
-    let of_both = |of: fn(&Loss) -> u64| flow.losses().iter().flatten().map(of).sum::<u64>();
     let in_span = |signal, of: fn(&Loss) -> u64| {
-        let all = of_both(of);
+        let all = flow.losses_sum(of);
         scaled(period.count(flow, signal, all), of(responses), all)
     };
     let episodes = in_span(Signal::LossDownstream, |loss| loss.after_tap.episodes.or_zero());
@@ -443,7 +442,7 @@ fn sides<'a>(input: &Input<'a>, ends: &Ends<'_>, side: Side, found: &mut Vec<Fin
             one.severity = grade(input, side, &one.judged.what);
         }
         raised.extend(links::join(&input.limits.loss, one_by_one, judge, |flow| {
-            flow.losses().iter().flatten().map(|loss| side.of(loss).episodes.or_zero()).sum()
+            flow.losses_sum(|loss| side.of(loss).episodes.or_zero())
         }));
     }
     raised.sort_by(|a, b| a.links.cmp(&b.links));

@@ -102,7 +102,7 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
     bad.retain(|one| one.ratio() >= limits.ratio);
     bad.sort_by(|a, b| b.ratio().total_cmp(&a.ratio()));
     for mut one in bad {
-        let lost = |flow: &Flow| flow.losses().iter().flatten().map(|loss| loss.lost).sum::<u64>();
+        let lost = |flow: &Flow| flow.losses_sum(|loss| loss.lost);
         one.flows.sort_by_key(|flow| Reverse(lost(flow)));
         let BetweenTaps { from, to, src, dst, vanished, .. } = &one;
         let diagnosis = format!(

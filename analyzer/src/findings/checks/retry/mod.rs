@@ -128,11 +128,11 @@ limits! {
 }
 
 fn retransmitted(flow: &Flow) -> u64 {
-    flow.losses().iter().flatten().map(|loss| loss.retransmitted + loss.rereads.or_zero()).sum()
+    flow.losses_sum(Loss::retransmissions)
 }
 
 fn reordered(flow: &Flow) -> u64 {
-    flow.losses().iter().flatten().map(|loss| loss.recovered).sum()
+    flow.losses_sum(|loss| loss.recovered)
 }
 
 /// Packets from one host to another, in one period.

@@ -10,7 +10,7 @@ use crate::tui::screen::Screen;
 use crate::tui::screens::overview;
 use crate::tui::screens::overview::problems::{Impact, TimeText};
 use crate::tui::theme;
-use crate::tui::widgets::{Spans, cut, line};
+use crate::tui::widgets::{Spans, cut, letters, line};
 
 /// Time, cost and ends of the worst problem, for the overview: its timeline has the counters.
 pub(super) fn impact(app: &App) -> Option<Impact> {
@@ -64,10 +64,6 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, im
 /// Columns that are left for a part behind others.
 fn left(spans: &Spans, most: usize) -> usize {
     most.saturating_sub(spans.width + if spans.width == 3 { 0 } else { 3 })
-}
-
-fn letters(text: &str) -> usize {
-    text.chars().count()
 }
 
 /// Columns of the shortest form.

@@ -21,6 +21,7 @@ use crate::tui::data::Data;
 use crate::tui::peers::{Peer, PeerGrouping, Shared};
 use crate::tui::theme;
 use crate::tui::view::View;
+use crate::tui::widgets::letters;
 use crate::util::units::{self, Scale};
 
 /// A figure: title, its series on the timeline, and its value.
@@ -173,10 +174,6 @@ fn queue_pairs(peer: &Peer, data: &Data) -> String {
     let source = row.at.and_then(|at| detail::peer_qp(&data.sample, at));
     let source = source.map_or_else(|| units::UNKNOWN.to_owned(), |qp| qp.to_string());
     format!("{source} → {}", row.id.key.dest_qp)
-}
-
-fn letters(text: &str) -> usize {
-    text.chars().count()
 }
 
 /// Letters of the longest name, or of the longest of two addresses.

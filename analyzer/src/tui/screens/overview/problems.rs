@@ -15,6 +15,7 @@ use crate::model::Level;
 use crate::sample::SourceKind;
 use crate::tui::theme;
 use crate::tui::view::{AsOf, Concluded, View};
+use crate::tui::widgets::letters;
 use crate::util::units;
 use crate::util::wrap::wrap;
 
@@ -321,7 +322,6 @@ fn brief(finding: &Finding, end: DataEnd, width: usize) -> ProblemLines {
     let lead = lead(finding);
     let indent = lead.width;
     let room = width.saturating_sub(indent + 1);
-    let letters = |text: &str| text.chars().count();
     let mut texts = wrap(&finding.title, room);
     let time = TimeText::of(finding, end);
     let last = texts.last().map_or(0, |text| letters(text));

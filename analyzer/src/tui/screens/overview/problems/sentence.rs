@@ -1,6 +1,6 @@
 //! A diagnosis where it has no room.
 
-use crate::tui::widgets::{cut, whole};
+use crate::tui::widgets::{cut, letters, whole};
 
 /// Letters that make words of a cut part worth more than a whole number of parts.
 const WORTH: usize = 8;
@@ -8,7 +8,6 @@ const WORTH: usize = 8;
 /// A sentence in `width` columns: with its share alone instead of the counts before it, else without its last parts,
 /// or where these would leave much room empty without its last words.
 pub(in crate::tui) fn shortened(title: &str, width: usize) -> String {
-    let letters = |text: &str| text.chars().count();
     let brief = share_alone(title);
     let mut forms = [title, &*brief].into_iter();
     if let Some(form) = forms.find(|form| letters(form) <= width) {
