@@ -232,8 +232,8 @@ pub struct BetweenTaps<'a> {
     pub matched: u64,
     /// Packets that did not arrive at the second: between packets that did, or retried in vain at the end.
     pub vanished: u64,
-    /// Packets that the second did not see though they reached the receiver, which sent no NAK for them; ACKs and CNPs, as
-    /// many as its capture misses of other packets.
+    /// Packets that the second did not see though they reached the receiver, which sent no NAK for them; ACKs and CNPs,
+    /// as many as its capture misses of other packets.
     pub missed: u64,
     /// First and last time at which a packet passed the first tap and not the second, Unix nanoseconds.
     pub seen_ns: Option<(u64, u64)>,
