@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rocescope::record::registry::{FlowSecond, LinkSecond};
+use rocescope::sample::Direction;
 use rocescope_tests::fleet::ask::{answer_to, ask, engines, of_captures, of_captures_each, rows};
 use rocescope_tests::fleet::{Fault, Fleet};
 use rocescope_tests::oracle::binary;
@@ -64,6 +66,56 @@ fn few_hosts_recorded_from_captures_are_not_called_healthy() {
         ) || balance.starts_with("Traffic of node0: k1_ecmp_ring.uA0 carries 1.75 × the mean of the links, "),
         "{balance}"
     );
+}
+
+/// Where most pairs of a job lose packets the median does, too: that is no reason to call it usual.
+#[test]
+fn loss_of_every_pair_is_loss() {
+    let fleet = Fleet::SMALL;
+    let folder = tempfile::tempdir().unwrap();
+    let lossy = |row: &mut FlowSecond| {
+        if row.direction == Some(Direction::Ingress) {
+            row.lost = Some((row.packets / 500) as i64);
+        }
+    };
+    fleet.write_changed(folder.path(), lossy, |_| {}).unwrap();
+    let range = Some(fleet.range(Fault::Healthy));
+    for engine in engines("loss_of_every_pair_is_loss") {
+        let source = folder.path().to_str().unwrap();
+        let answer = ask(&binary::path().unwrap(), "loss", source, Some(&engine), range).unwrap();
+        let headline = answer["headline"].as_str().unwrap();
+        assert!(!headline.starts_with("No pair") && headline.contains("lost (0.20 %)"), "{headline}");
+    }
+}
+
+/// Hosts have rails of other names and numbers, and a link may carry nothing at all.
+#[test]
+fn loads_are_compared_among_the_links_of_each_host() {
+    const TEST: &str = "loads_are_compared_among_the_links_of_each_host";
+    let (even, idle) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let of_host = |row: &LinkSecond| row.host.as_str().ends_with('3') || row.host.as_str().ends_with('7');
+    let renamed = |row: &mut LinkSecond| {
+        (row.packets, row.bytes) = (250_000, 1_000_000_000);
+        if of_host(row) {
+            row.rail = row.rail.as_deref().map(|rail| format!("gpu-{rail}").as_str().into());
+        }
+    };
+    Fleet::SMALL.write_changed(even.path(), |_| {}, renamed).unwrap();
+    let silent = |row: &mut LinkSecond| {
+        let carried = if row.link.as_str() == "eth1" { 0 } else { 1_000_000_000 };
+        (row.packets, row.bytes) = (carried / 4_000, carried);
+    };
+    Fleet::SMALL.write_changed(idle.path(), |_| {}, silent).unwrap();
+    for engine in engines(TEST) {
+        let (headline, row) = answer_to(even.path(), "balance", &engine);
+        assert!(headline.starts_with("No link, rail or plane") && row.is_null(), "{headline}");
+        let (headline, row) = answer_to(idle.path(), "balance", &engine);
+        assert_eq!(
+            (row["idlest_ratio"].as_f64(), row["busiest_ratio"].as_f64().map(|r| r > 1.1)),
+            (Some(0.0), Some(true)),
+            "{headline} {row}"
+        );
+    }
 }
 
 /// Retransmissions after RNR NAKs, and after packets that arrived out of order.

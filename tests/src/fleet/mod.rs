@@ -137,6 +137,27 @@ impl Fleet {
         Ok(written)
     }
 
+    /// Writes flows and links after these changes to each row, without device counters.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn write_changed(
+        &self,
+        root: &Path,
+        flow: impl Fn(&mut FlowSecond),
+        link: impl Fn(&mut LinkSecond),
+    ) -> Result<()> {
+        let mut written = Written::default();
+        for host in 0..self.hosts {
+            let (mut flows, mut links) = self.rows_of(host);
+            flows.iter_mut().for_each(&flow);
+            links.iter_mut().for_each(&link);
+            Self::table(root, host, &flows, &mut written)?;
+            Self::table(root, host, &links, &mut written)?;
+        }
+        Ok(())
+    }
+
     /// Writes flows and steps as if they were read from captures, which have no direction.
     ///
     /// # Errors

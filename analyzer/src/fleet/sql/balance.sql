@@ -2,20 +2,20 @@
 with
 -- NICs that process RoCE show no packets, but count their bytes. Of several sources of one counter, that which counted most.
 counters as (
-  select host, netdev, case counter when 'rx_bytes' then 'ingress' else 'egress' end as way, source, sum(delta) as counted
+  select host, netdev, case counter when 'rx_bytes' then 'ingress' else 'egress' end as way, source, sum(1e0 * delta) as counted
   from device_seconds
   where {rows} and netdev is not null and counter in ('rx_bytes', 'tx_bytes')
   group by host, netdev, counter, source
 ),
 ways as (
-  select host, link, coalesce(direction, 'both') as way, rail, neighbour_system, bytes, 0 as counted
+  select host, link, coalesce(direction, 'both') as way, rail, neighbour_system, 1e0 * bytes as bytes, 0e0 as counted
   from link_seconds
   where {rows}
   union all
-  select host, netdev as link, way, nullif(netdev, netdev) as rail, nullif(netdev, netdev) as neighbour_system, 0 as bytes, counted
+  select host, netdev as link, way, nullif(netdev, netdev) as rail, nullif(netdev, netdev) as neighbour_system, 0e0 as bytes, counted
   from counters
   union all
-  select host, netdev as link, way, named as rail, nullif(named, named) as neighbour_system, 0 as bytes, 0 as counted
+  select host, netdev as link, way, named as rail, nullif(named, named) as neighbour_system, 0e0 as bytes, 0e0 as counted
   from (
     select host, netdev, max(rail) as named from qp_seconds where {rows} and netdev is not null and rail is not null group by host, netdev
   ) rails
@@ -56,29 +56,31 @@ by_host as (
   where place <> '' and part is not null
   group by scope, direction, place, part, host
 ),
-leaders as (
-  select *, case when host_carried = max(host_carried) over (partition by scope, direction, place, host) then 1 else 0 end as leads
+-- A part is compared with the mean of the parts of the hosts that have it: others may have fewer, or of other names.
+fair_shares as (
+  select *, avg(host_carried) over (partition by scope, direction, place, host) as host_fair,
+         max(host_carried) over (partition by scope, direction, place, host) as host_most
   from by_host
 ),
 sums as (
-  select scope, direction, place, part, sum(host_carried) as carried, sum(leads) as leads, count(*) as hosts
-  from leaders
+  select scope, direction, place, part, sum(host_carried) as carried, sum(host_fair) as fair,
+         sum(case when host_carried = host_most and host_carried >= {UNEVEN} * host_fair then 1 else 0 end) as leads, count(*) as hosts
+  from fair_shares
   group by scope, direction, place, part
 ),
 ranks as (
-  select *, count(*) over (partition by scope, direction, place) as parts,
-         avg(carried) over (partition by scope, direction, place) as fair,
-         row_number() over (partition by scope, direction, place order by carried desc, part) as from_top,
-         row_number() over (partition by scope, direction, place order by carried, part desc) as from_bottom
+  select *, count(*) over (partition by scope, direction, place) as parts, carried / nullif(fair, 0) as ratio,
+         row_number() over (partition by scope, direction, place order by carried / nullif(fair, 0) desc, part) as from_top,
+         row_number() over (partition by scope, direction, place order by carried / nullif(fair, 0), part desc) as from_bottom
   from sums
 ),
 answers as (
-  select scope, direction, place, max(parts) as part_count, max(hosts) as of_hosts,
+  select scope, direction, place, max(parts) as part_count, max(case when from_top = 1 then hosts end) as of_hosts,
          max(case when from_top = 1 then part end) as busiest,
-         max(case when from_top = 1 then carried / nullif(fair, 0) end) as busiest_ratio,
+         max(case when from_top = 1 then ratio end) as busiest_ratio,
          max(case when from_top = 1 then leads end) as agree,
          max(case when from_bottom = 1 then part end) as idlest,
-         max(case when from_bottom = 1 then carried / nullif(fair, 0) end) as idlest_ratio,
+         max(case when from_bottom = 1 then ratio end) as idlest_ratio,
          sum(abs(carried - fair)) / 2 as misplaced
   from ranks
   where parts > 1

@@ -18,9 +18,14 @@ deviations as (
                  else 0 end as mad
   from differing
 ),
+-- That most pairs lose packets does not make it usual, as marks and latency may be.
 distances as (
-  select *, (figure - usual) / greatest({DEVIATION} * mad, {DEVIATION} * {USUAL_SHARE} * usual, least / {STANDS_OUT}) as z
-  from deviations
+  select *, (figure - own_usual) / greatest({DEVIATION} * own_mad, {DEVIATION} * {USUAL_SHARE} * own_usual, least / {STANDS_OUT}) as z
+  from (
+    select *, case when metric in ('loss', 'retransmitted') then least(usual, least) else usual end as own_usual,
+           case when metric in ('loss', 'retransmitted') then least(mad, least) else mad end as own_mad
+    from deviations
+  ) compared
 ),
 -- A pair counts once: at the sender's tap, or at the receiver's if that alone is bad, as with CE of the fabric.
 taps as (
@@ -42,12 +47,16 @@ ports as (
 own_ports as (
   select *, max(sends) over (partition by host, link) as port_sends from ports
 ),
+-- Which of several links of an address a packet took is not known.
 owners as (
-  select addr, min(host) as owner, min(link) as owner_link from own_ports where port_sends = 1 group by addr
+  select addr, argMin(host, host || ' ' || link) as owner, case when min(link) = max(link) then min(link) end as owner_link
+  from own_ports
+  where port_sends = 1
+  group by addr
 ),
 cables as (
   select host, link, dense_rank() over (partition by host, min(coalesce(rail, link)) order by link) as plane,
-         max(neighbour_system) as switch, max(neighbour_port) as port
+         argMax(neighbour_system, t) as switch, argMax(neighbour_port, t) as port
   from link_seconds
   where {rows}
   group by host, link
@@ -62,7 +71,8 @@ cells as (
          row_number() over (partition by metric, job order by src, dst) as number, count(*) over (partition by metric, job) as pairs_of_job,
          coalesce(s.plane, r.plane) as plane, s.switch as s_switch, r.switch as r_switch,
          coalesce(nullif(s.owner, ''), src) as s_owner, coalesce(nullif(r.owner, ''), dst) as r_owner,
-         coalesce(nullif(s.cable, ''), src) as s_cable, coalesce(nullif(r.cable, ''), dst) as r_cable
+         case when coalesce(s.owner, '') = '' then src else nullif(s.cable, '') end as s_cable,
+         case when coalesce(r.owner, '') = '' then dst else nullif(r.cable, '') end as r_cable
   from (select * from taps where tap = 1) d left join ends s on d.src = s.addr left join ends r on d.dst = r.addr
 ),
 hops as (
@@ -94,6 +104,6 @@ select metric, scope, breadth, side, hop, bad_pairs, pairs, hop_z, job, directio
        figure, usual, z, case when z >= {STANDS_OUT} and bad_pairs >= {BAD_SHARE} * pairs then 1 else 0 end as is_bad,
        case when z >= {STANDS_OUT} and bad_pairs >= {BAD_SHARE} * pairs then bad_pairs * pow(bad_pairs / pairs, 2) else 0 end as score
 from totals
-where z >= {STANDS_OUT} and bad_pairs >= {BAD_SHARE} * pairs or number = 1 and scope = 'link' and side in ('', 'from')
+where z >= {STANDS_OUT} and bad_pairs >= {BAD_SHARE} * pairs or number = 1 and scope = 'host' and side in ('', 'from')
 order by score desc, breadth, hop_z desc, metric, hop, side, src, dst, direction
 limit 50000

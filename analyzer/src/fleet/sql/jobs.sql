@@ -2,7 +2,7 @@
 with
 -- Each tap of a flow. Retransmissions after RNR NAKs replace no lost packet.
 seen as (
-  select coalesce(job, '') as job_name, host, link, direction, src, dst, dest_qp, sum(bytes) as tap_bytes, sum(packets) as tap_all,
+  select coalesce(job, '') as job_name, host, link, direction, src, dst, dest_qp, sum(1e0 * bytes) as tap_bytes, sum(packets) as tap_all,
          sum(case when lost is not null then packets end) as tap_packets, sum(lost) as tap_lost, sum(retransmitted) as tap_retransmitted,
          sum(case when coalesce(rnr_wait_ns, 0) = 0 then retransmitted end) as tap_resent, sum(timeouts) as tap_timeouts,
          sum(ce) as tap_ce, sum(ecn_capable) as tap_capable, sum(timeout_wait_ns) as tap_stall_ns,

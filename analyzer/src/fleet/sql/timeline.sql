@@ -3,7 +3,7 @@
 with
 -- When the rows of each table are, and how long their intervals. Contexts of queue pairs are read in turns.
 extents as (
-  select 1 as rank, count(*) as row_count, date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', min(t)) - max(interval_ns) / 1000000 as from_ms, date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', max(t)) as to_ms, 1e0 * max(interval_ns) / 1000000 as each_ms
+  select 1 as rank, count(*) as row_count, min(date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 1000000) as from_ms, date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', max(t)) as to_ms, 1e0 * median(interval_ns) / 1000000 as each_ms
   from flow_seconds
   where {rows}
   union all
@@ -43,7 +43,7 @@ bounds as (
 -- Each tap of a flow. An interval is in the slot of its middle.
 taps as (
   select floor((date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 2000000 - (select begin_ms from bounds)) / (select width_ms from bounds)) as slot, host, link, direction, src, dst, dest_qp,
-         sum(bytes) as tap_bytes, sum(case when lost is not null then packets end) as tap_packets, sum(ecn_capable) as tap_capable, sum(ce) as tap_ce,
+         sum(1e0 * bytes) as tap_bytes, sum(case when lost is not null then packets end) as tap_packets, sum(ecn_capable) as tap_capable, sum(ce) as tap_ce,
          sum(lost) as tap_lost, sum(retransmitted) as tap_retransmitted, sum(timeouts) as tap_timeouts, sum(rtt_sum_ns) as tap_rtt, sum(rtt_count) as tap_rtts
   from flow_seconds
   where {rows}
