@@ -131,7 +131,7 @@ impl Store {
     /// Opens a folder, creating it if needed, and seals rows left by a killed process.
     ///
     /// # Errors
-    /// If the folder cannot be created or written.
+    /// If the folder cannot be created or written, or another process records this host to it.
     pub fn open(
         dir: &Path,
         host: &str,
@@ -173,6 +173,13 @@ impl Store {
         for entry in std::fs::read_dir(layout::journals(&self.dir))?.flatten() {
             let path = entry.path();
             match Volume::recover(path.clone()) {
+                Ok(None) if layout::journal_name(&path).is_some_and(|(host, _)| host == self.host) => {
+                    // Each packet would count twice.
+                    return Err(io::Error::other(format!(
+                        "another process records host {} there: end it, or choose another folder or name",
+                        self.host
+                    )));
+                }
                 Ok(None) => {}
                 Ok(Some(volume)) => {
                     self.killed += u32::from(volume.is_of(&self.host));

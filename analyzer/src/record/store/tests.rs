@@ -163,11 +163,13 @@ fn the_journal_of_an_older_version_is_sealed_with_null_in_new_columns() {
 }
 
 #[test]
-fn a_journal_that_a_process_writes_is_left_alone() {
+fn a_journal_that_a_process_writes_is_left_alone_and_no_other_records_its_host() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, _) = open(dir.path(), NEVER, Keep::default());
     store.append(START, rows(START, 5));
-    let (_, notices) = open(dir.path(), NEVER, Keep::default());
+    let error = Store::open(dir.path(), HOST, NEVER, Keep::default(), true).unwrap_err();
+    assert!(error.to_string().starts_with(&format!("another process records host {HOST} there")), "{error}");
+    let (_, notices) = Store::open(dir.path(), "other", NEVER, Keep::default(), true).unwrap();
     assert_eq!((notices, journals(dir.path())), (Notices::new(), 1));
     store.seal();
     assert_eq!(read(dir.path()).1.len(), 5);
