@@ -448,7 +448,7 @@ impl<K: Clone + Eq + std::hash::Hash> StickyChoice<K> {
                 *last_ns = now_ns;
             }
         }
-        self.chosen.retain(|_, last_ns| now_ns.saturating_sub(*last_ns) <= self.stays_ns);
+        self.chosen.retain(|_, last_ns| now_ns.abs_diff(*last_ns) <= self.stays_ns);
         for key in first {
             if self.chosen.len() < self.most && !self.chosen.contains_key(key) {
                 self.chosen.insert(key.clone(), now_ns);

@@ -27,6 +27,8 @@ pub const SCHEMA: &str = "rocescope.dump/1";
 pub const WHY: &str = "why.json";
 /// Prefix of the names of dumps.
 pub const PREFIX: &str = "dump-";
+/// End of the name of one that is being written.
+pub(super) const PARTIAL: &str = ".partial";
 
 /// The trigger time of the dump in a folder; `None` if it is not a dump.
 #[must_use]
@@ -48,6 +50,8 @@ pub struct Dump {
     pub reasons: Vec<Reason>,
     /// What was so before the first row, as rows of that time.
     pub before: Rows,
+    /// Rows that were not due yet.
+    pub changed: Rows,
     /// Rows, oldest first.
     pub blocks: Vec<Block>,
     /// Packet events, oldest first.
@@ -108,7 +112,7 @@ pub fn write(dump: &Dump, parent: &Path, facts: Option<&str>) -> io::Result<Writ
         .find(|folder| !folder.exists())
         .unwrap_or_else(|| parent.join(format!("{PREFIX}{stamp}")));
     let mut aside = folder.clone().into_os_string();
-    aside.push(".partial");
+    aside.push(PARTIAL);
     let aside = PathBuf::from(aside);
     // Left by a killed process.
     let _ = fs::remove_dir_all(&aside);
@@ -157,7 +161,9 @@ fn tables(dump: &Dump, folder: &Path) -> io::Result<(usize, u64)> {
     let (mut rows, mut lost) = (0, 0);
     let first_ns = dump.blocks.first().map_or(dump.last_ns, |block| block.first_ns);
     let held = dump.blocks.iter().map(|block| io::Result::Ok((block.last_ns, block.rows()?)));
-    for block in std::iter::once(Ok((first_ns, dump.before.clone()))).chain(held) {
+    let before = std::iter::once(Ok((first_ns, dump.before.clone())));
+    let changed = std::iter::once(Ok((dump.last_ns, dump.changed.clone())));
+    for block in before.chain(held).chain(changed) {
         let (last_ns, read) = block?;
         rows += read.len();
         let (losses, notices) = store.append(last_ns, read);

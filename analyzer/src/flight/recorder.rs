@@ -183,6 +183,7 @@ impl Recorder {
             last_ns: sample.time_ns,
             reasons: pending.reasons,
             before,
+            changed: self.collector.changed(),
             blocks,
             events,
             lost: self.ring.lost(),

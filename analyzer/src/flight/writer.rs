@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::Settings;
-use super::dump::{self, Dump, PREFIX, WHY, Written};
+use super::dump::{self, Dump, PARTIAL, PREFIX, WHY, Written};
 #[cfg(target_os = "linux")]
 use crate::sandbox::{self, Plan};
 use crate::source::feed::Update;
@@ -119,7 +119,18 @@ pub(super) fn prune(parent: &Path, most: usize, latest: &Path) -> io::Result<Vec
     dumps.retain(|dump| dump != latest);
     dumps.truncate(surplus);
     dumps.iter().try_for_each(fs::remove_dir_all)?;
+    let abandoned =
+        fs::read_dir(parent)?.flatten().map(|entry| entry.path()).filter(|path| is_abandoned(path));
+    abandoned.for_each(|path| drop(fs::remove_dir_all(path)));
     Ok(dumps)
+}
+
+/// True for the unfinished dump of a process that was killed: writing one takes seconds.
+fn is_abandoned(path: &Path) -> bool {
+    const LONG: Duration = Duration::from_secs(3_600);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let age = fs::metadata(path).and_then(|data| data.modified()).ok().and_then(|time| time.elapsed().ok());
+    name.starts_with(PREFIX) && name.ends_with(PARTIAL) && age.is_some_and(|age| age > LONG)
 }
 
 /// Runs a program with the folder as its only argument, without a shell, for at most `most`.
