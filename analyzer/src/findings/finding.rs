@@ -9,6 +9,7 @@ use std::ops::Index;
 
 use super::Input;
 use super::catalog::{declared_label, entry};
+use super::ids::LINKS_IMBALANCE;
 use super::index::FlowSet;
 use super::place::Place;
 use super::subject::Subject;
@@ -118,11 +119,21 @@ impl Finding {
         !self.flows.is_empty() || qpn(&self.requester) && qpn(&self.responder)
     }
 
+    /// Requester and responder by which it differs from others of its kind and place. Uneven links name those with
+    /// most bytes, which are others from one report to the next.
+    #[must_use]
+    pub fn own_ends(&self) -> [Option<&End>; 2] {
+        if self.id == LINKS_IMBALANCE {
+            return [None, None];
+        }
+        [&self.requester, &self.responder].map(Option::as_ref)
+    }
+
     /// Identifies the same finding in successive reports, whose figures differ.
     #[must_use]
     pub fn key(&self) -> String {
-        let end = |end: &Option<End>| end.as_ref().map(|end| format!("{} {:?}", end.addr, end.qpn));
-        let (requester, responder) = (end(&self.requester), end(&self.responder));
+        let end = |end: &End| format!("{} {:?}", end.addr, end.qpn);
+        let [requester, responder] = self.own_ends().map(|one| one.map(end));
         // The rest of many, of which there is one with an owner and one without.
         let Subject { ports, died_ns, joined, .. } = &self.subject;
         // Those that it joins differ from one report to the next.

@@ -167,7 +167,8 @@ mod tests {
     fn used() -> Vec<(String, String)> {
         let mut used = Vec::new();
         for (file, code) in sources() {
-            for (at, call) in code.match_indices(".evidence(") {
+            let calls = code.match_indices(".evidence(").chain(code.match_indices("declared(self.id, "));
+            for (at, call) in calls {
                 let Some(rest) = code[at + call.len()..].trim_start().strip_prefix('"') else { continue };
                 used.push((file.clone(), rest[..rest.find('"').unwrap()].to_owned()));
             }

@@ -91,7 +91,7 @@ tables! {
         rtt_max_ns: Option<u64>, "ns", "flows[].latency_ns.max", "As in `flow_seconds`. Null: no sample.";
     }
 
-    LinkSecond = link_seconds, "A link in an interval in which it had RoCE packets or other frames." {
+    LinkSecond = link_seconds, "A link in an interval in which it had RoCE packets or other frames, and at the start and once a minute without any." {
         t: Time, "Unix ns", "window.last_ns", "End of the interval.";
         interval_ns: u64, "ns", "", "Length of the interval.";
         host: Shared, "", "", "Name of the recording host.";
@@ -298,10 +298,11 @@ tables! {
         interface_drops: Option<u64>, "packets", "totals.lost.interface_drops", "Packets that the interfaces dropped on receipt. Null: not known.";
         unrecorded_packets: u64, "packets", "", "RoCE packets in no row of `flow_seconds`: of flows that left the table between two samples, or for which the table was full.";
         rows_lost: u64, "rows", "", "Rows that could not be written.";
-        events_left_out: u64, "events", "", "Packet events that exceeded the limit of 1,000 per interval.";
+        events_left_out: u64, "events", "", "Events without a row: of packets beyond 1,000 in an interval, of queue pairs and ports beyond the 4,096 that are kept between two samples.";
         clock_jump_ns: i64, "ns", "", "Step of the clock relative to the elapsed time; positive: forwards. 0: none.";
         clock_synchronised: Option<u64>, "", "", "1: a daemon of NTP or PTP has synchronised the clock, as the kernel knows; 0: none has. Null: from a capture.";
         clock_offset_ns: Option<i64>, "ns", "", "Offset that the kernel still corrects (adjtimex); positive: the clock is behind. Null: not synchronised, or from a capture.";
         clock_error_ns: Option<u64>, "ns", "", "Maximum error of the clock, as the kernel estimates it. Null: as `clock_offset_ns`.";
+        started: Option<Time>, "Unix ns", "", "Time of the first sample of the run that wrote the row: what another run found before is over. Null: of an older version.";
     }
 }

@@ -8,6 +8,7 @@ use crate::analysis::{Device, DeviceQp, QpSource};
 use crate::record::cell::Time;
 use crate::record::registry::{DeviceSecond, Event, QpLife, Rows};
 use crate::report::Report;
+use crate::sample::Sample;
 use crate::util::map::{Map, Set};
 use crate::util::shared::Shared;
 
@@ -22,12 +23,19 @@ pub(super) struct Devices {
     counters: BTreeMap<CounterKey, u64>,
     /// The latest row of each, and whether it is in the latest report.
     qps: Map<QpKey, (QpLife, bool)>,
-    /// Time of the latest event.
-    event_ns: u64,
+    /// Events of the control path that were seen, those included that left its list.
+    events_seen: u64,
 }
 
 impl Devices {
-    pub(super) fn take(&mut self, origin: &Origin, at: Interval, report: &Report, rows: &mut Rows) {
+    /// Adds the rows of the devices. Returns the number of events that left the list before they were seen.
+    pub(super) fn take(
+        &mut self,
+        origin: &Origin,
+        at: Interval,
+        (sample, report): (&Sample, &Report),
+        rows: &mut Rows,
+    ) -> u64 {
         self.qps.values_mut().for_each(|(_, present)| *present = false);
         for device in &report.facts.devices {
             self.counters(origin, at, device, &mut rows.device_seconds);
@@ -37,7 +45,7 @@ impl Devices {
         let is_part = report.facts.devices.iter().any(|device| device.qps_left_out > 0);
         let all_present = self.qps.values().all(|(_, present)| *present);
         if all_present || is_part && self.qps.len() <= MOST {
-            return self.events(origin, report, &mut rows.events);
+            return self.events(origin, sample, &mut rows.events);
         }
         let present = self.qps.iter().filter(|(_, (_, present))| *present);
         let numbers: Set<(String, u32)> =
@@ -50,7 +58,7 @@ impl Devices {
             }
             *present
         });
-        self.events(origin, report, &mut rows.events);
+        self.events(origin, sample, &mut rows.events)
     }
 
     /// Rows of the queue pairs that have none since `first_ns`, as of that time.
@@ -117,40 +125,39 @@ impl Devices {
         }
     }
 
-    /// Adds events after the latest one recorded. A further event of the same nanosecond that is read later is lost.
-    fn events(&mut self, origin: &Origin, report: &Report, rows: &mut Vec<Event>) {
-        let since = self.event_ns;
-        for device in &report.facts.devices {
-            for event in device.qp_events.iter().filter(|event| event.time_ns > since) {
-                self.event_ns = self.event_ns.max(event.time_ns);
-                rows.push(Event {
-                    t: Time(event.time_ns),
-                    host: origin.host.clone(),
-                    job: origin.job.clone(),
-                    event: event.event.as_str().into(),
-                    link: None,
-                    direction: None,
-                    device: text(Some(&device.name)),
-                    lqpn: event.lqpn.map(Into::into),
-                    src: event.src.map(Into::into),
-                    dst: event.dst.map(Into::into),
-                    dest_qp: None,
-                    bits: None,
-                    opcode: None,
-                    psn: None,
-                    missing: None,
-                    aeth: None,
-                    tos: None,
-                    src_port: None,
-                    wire_len: None,
-                    errno: event.errno.map(Into::into),
-                    pid: event.pid.map(Into::into),
-                    comm: text(event.comm.as_deref()),
-                    reason: text(event.reason.as_deref()),
-                    duration_ns: event.duration_ns,
-                });
-            }
-        }
+    /// Adds the events since the previous sample: by their number, since the clock may step back.
+    fn events(&mut self, origin: &Origin, sample: &Sample, rows: &mut Vec<Event>) -> u64 {
+        let lives = &sample.devices.lives;
+        let seen = self.events_seen;
+        self.events_seen = seen.max(lives.events_left_out + lives.events.len() as u64);
+        let all = (lives.events_left_out..).zip(&lives.events);
+        rows.extend(all.filter(|(at, _)| *at >= seen).map(|(_, event)| Event {
+            t: Time(event.time_ns),
+            host: origin.host.clone(),
+            job: origin.job.clone(),
+            event: event.event.as_str().into(),
+            link: None,
+            direction: None,
+            device: text(Some(&event.device)),
+            lqpn: event.lqpn.map(Into::into),
+            src: event.src.map(Into::into),
+            dst: event.dst.map(Into::into),
+            dest_qp: None,
+            bits: None,
+            opcode: None,
+            psn: None,
+            missing: None,
+            aeth: None,
+            tos: None,
+            src_port: None,
+            wire_len: None,
+            errno: event.errno.map(Into::into),
+            pid: event.pid.map(Into::into),
+            comm: text(event.comm.as_deref()),
+            reason: text(event.reason.as_deref()),
+            duration_ns: event.duration_ns,
+        }));
+        lives.events_left_out.saturating_sub(seen)
     }
 }
 

@@ -67,6 +67,7 @@ impl Findings {
         for (key, known) in &mut self.0 {
             if known.latest.active == 1 && !present.contains(key) {
                 (known.latest.active, known.latest.t) = (0, at.t);
+                known.recorded = (at.t, known.latest.json.clone());
                 rows.push(known.latest.clone());
             }
         }
@@ -96,27 +97,23 @@ impl Findings {
         older.map(move |known| registry::Finding { t: Time(first_ns), ..known.latest.clone() })
     }
 
-    /// Writes rows for changes since the last rows.
-    pub(super) fn finish(&mut self, rows: &mut Vec<registry::Finding>) {
-        rows.extend(
-            self.0
-                .values()
-                .filter(|known| known.recorded.1 != known.latest.json)
-                .map(|known| known.latest.clone()),
-        );
+    /// Rows of those that have changed since their latest row.
+    pub(super) fn changed(&self) -> impl Iterator<Item = registry::Finding> {
+        let changed = self.0.values().filter(|known| known.recorded.1 != known.latest.json);
+        changed.map(|known| known.latest.clone())
     }
 }
 
 fn key(finding: &Finding) -> Key {
     let place = &finding.place;
-    let ends =
-        [&finding.requester, &finding.responder].map(|end| end.as_ref().map(|end| (end.addr, end.qpn)));
+    let ends = finding.own_ends().map(|end| end.map(|end| (end.addr, end.qpn)));
     let Place { link, direction, hop, .. } = place.clone();
     Key { id: finding.id, link, direction, hop, ends, number: 0 }
 }
 
 fn row(origin: &Origin, at: Interval, finding: &Finding) -> registry::Finding {
     let place = &finding.place;
+    let [src, dst] = finding.own_ends();
     registry::Finding {
         t: at.t,
         host: origin.host.clone(),
@@ -131,8 +128,8 @@ fn row(origin: &Origin, at: Interval, finding: &Finding) -> registry::Finding {
         direction: place.direction,
         hop: text(place.hop.as_ref().map(ToString::to_string).as_deref()),
         switch_port: text(place.switch_port.as_deref()),
-        src: finding.requester.as_ref().map(|end| end.addr),
-        dst: finding.responder.as_ref().map(|end| end.addr),
+        src: src.map(|end| end.addr),
+        dst: dst.map(|end| end.addr),
         packets_ratio: finding.impact.packets_ratio,
         time_lost_ns: finding.impact.time_lost_ns,
         // A finding contains only numbers, texts and lists of them, so it always serialises.

@@ -22,7 +22,18 @@ type Skipped = [Counter; SkipReason::COUNT];
 
 /// Links of the latest report.
 #[derive(Debug, Default)]
-pub(super) struct Links(BTreeMap<Key, (Counts, Skipped)>);
+pub(super) struct Links(BTreeMap<Key, LatestLink>);
+
+/// Interval between two rows of a link without packets: that it is idle is a fact, too.
+const EVERY_NS: u64 = 60_000_000_000;
+
+#[derive(Debug, Default)]
+struct LatestLink {
+    counts: Counts,
+    skipped: Skipped,
+    /// Time of its latest row.
+    recorded_ns: Option<u64>,
+}
 
 /// Sums over the flows of a link in an interval.
 #[derive(Default)]
@@ -80,13 +91,17 @@ impl Links {
                 pauses.ns.unwrap_or(0),
             ];
             let skipped_now = counted.map(|link| link.skipped).unwrap_or_default();
-            let (before, skipped_before) = self.0.insert(key.clone(), (now, skipped_now)).unwrap_or_default();
+            let known = self.0.entry(key.clone()).or_default();
+            let before = std::mem::replace(&mut known.counts, now);
+            let skipped_before = std::mem::replace(&mut known.skipped, skipped_now);
             let [packets, bytes, ecn_capable, ce, cnp_packets, skipped, bursts, pause_frames, pause_ns] =
                 std::array::from_fn(|at| now[at].saturating_sub(before[at]));
             unrecorded += packets.saturating_sub(sum.packets);
-            if packets == 0 && skipped == 0 && sum.flows == 0 && pause_frames == 0 {
+            let is_idle = packets == 0 && skipped == 0 && sum.flows == 0 && pause_frames == 0;
+            if is_idle && known.recorded_ns.is_some_and(|last_ns| at.t.0.abs_diff(last_ns) < EVERY_NS) {
                 continue;
             }
+            known.recorded_ns = Some(at.t.0);
             let in_interval =
                 burst.filter(|burst| (at.from_ns..=at.t.0).contains(&burst.peak_ns) && at.ns > 0);
             let incast = report.facts.incast.as_ref().map(|all| {

@@ -78,6 +78,8 @@ pub struct Collector {
     rails: Vec<(String, String)>,
     /// Longest interval; `None` without a limit.
     most_ns: Option<u64>,
+    /// Time of the first sample.
+    started: Option<Time>,
     /// Time of the latest sample.
     last_ns: Option<u64>,
     flows: flow::Flows,
@@ -131,6 +133,7 @@ impl Collector {
             rollup: rollup_ns.map(rollup::Rollup::new),
             rails: Vec::new(),
             most_ns: None,
+            started: None,
             last_ns: None,
             flows: flow::Flows::default(),
             links: link::Links::default(),
@@ -184,12 +187,13 @@ impl Collector {
         };
         self.find_job(report);
         self.last_ns = Some(sample.time_ns);
+        self.started.get_or_insert(at.t);
         let mut rows = Rows::default();
         let rails = rails(report, &self.rails);
         self.flows.take(&self.origin, at, sample, report, &rails, &mut rows.flow_seconds);
         let unrecorded = self.links.take(&self.origin, at, sample, report, &rails, &mut rows);
         self.unrecorded_packets += unrecorded;
-        self.devices.take(&self.origin, at, report, &mut rows);
+        self.losses.events_left_out += self.devices.take(&self.origin, at, (sample, report), &mut rows);
         self.qps.take(&self.origin, at, (sample, report), &rails, &mut rows.qp_seconds);
         self.losses.events_left_out += self.events.rows(&self.origin, sample, &mut rows.events);
         self.findings.take(&self.origin, at, report, &mut rows.findings);
@@ -243,11 +247,17 @@ impl Collector {
         }
     }
 
+    /// Rows of the findings whose figures have changed since their latest row.
+    #[must_use]
+    pub fn changed(&self) -> Rows {
+        Rows { findings: self.findings.changed().collect(), ..Rows::default() }
+    }
+
     /// Rows that were waiting for the end of an interval.
     #[must_use]
     pub fn finish(&mut self) -> Rows {
         let mut rows = Rows::default();
-        self.findings.finish(&mut rows.findings);
+        rows.findings.extend(self.findings.changed());
         self.steps.finish(&mut rows.steps);
         self.host_due(&mut rows);
         if let Some(rollup) = &mut self.rollup {
@@ -303,6 +313,7 @@ impl Collector {
             clock_synchronised: clock.map(|clock| clock.synchronised.into()),
             clock_offset_ns: synchronised.map(|clock| clock.offset_ns),
             clock_error_ns: synchronised.map(|clock| clock.most_ns),
+            started: self.started,
         };
         self.host_waits = Some(row);
         if is_due {

@@ -1,4 +1,5 @@
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
@@ -7,6 +8,7 @@ use crate::analysis::fixtures::{
 };
 use crate::entity::devices::Devices;
 use crate::entity::lives::{Lives, QpEvent, REASON, TO_ERROR};
+use crate::findings::Severity;
 use crate::record::registry::FlowSecond;
 use crate::report::Options;
 use crate::sample::Direction;
@@ -303,6 +305,64 @@ fn the_job_is_that_of_the_processes_unless_the_user_names_it() {
     given.origin.is_job_given = true;
     let rows = given.take(&everything(), &report, None);
     assert!(rows.flow_seconds.iter().all(|row| row.job.as_deref() == Some("mine")));
+}
+
+#[test]
+fn an_idle_link_has_a_row_at_the_start_and_each_minute() {
+    let mut collector = collector(None);
+    let mut at = |second: u64| {
+        let mut idle = sample(vec![link("eth0", Some(Direction::Egress))], Vec::new());
+        idle.time_ns = START + second * SECOND;
+        take(&mut collector, &idle).link_seconds.iter().map(|row| row.packets).collect::<Vec<_>>()
+    };
+    assert_eq!((at(1), at(2), at(60), at(61), at(62)), (vec![0], vec![], vec![], vec![0], vec![]));
+}
+
+/// Also those of a clock that was set back, and those that the list had no room to keep.
+#[test]
+fn events_of_queue_pairs_are_recorded_by_number() {
+    let mut collector = collector(None);
+    let mut at = |times: &[u64], left_out: u64| {
+        let events = times.iter().map(|second| qp_event(17, "QP_FATAL", START + second * SECOND));
+        let mut sample = everything();
+        Arc::make_mut(&mut sample.devices).lives =
+            Arc::new(Lives { events: events.collect(), events_left_out: left_out, ..Lives::default() });
+        let rows = take(&mut collector, &sample);
+        let left_out = rows.hosts.iter().map(|row| row.events_left_out).sum::<u64>();
+        (rows.events.iter().map(|row| (row.t.0 - START) / SECOND).collect::<Vec<_>>(), left_out)
+    };
+    assert_eq!(at(&[10, 20], 0), (vec![10, 20], 0));
+    assert_eq!(at(&[10, 20], 0), (vec![], 0));
+    assert_eq!(at(&[10, 20, 5], 0), (vec![5], 0));
+    assert_eq!(at(&[7, 8], 4), (vec![7, 8], 1));
+}
+
+#[test]
+fn a_finding_is_the_same_whichever_host_it_names_and_ends_once() {
+    let report = |requester: &str, active: bool| {
+        let end = |addr: &str| crate::findings::End {
+            addr: addr.parse::<std::net::IpAddr>().unwrap().into(),
+            qpn: None,
+            pid: None,
+            comm: None,
+            pod: None,
+        };
+        let mut report = Report::build(&everything(), &Options::default());
+        let uneven = crate::findings::Finding::new("links.imbalance", Severity::Warning, String::new());
+        let uneven = crate::findings::Finding { active: true, requester: Some(end(requester)), ..uneven };
+        report.findings = if active { vec![uneven] } else { Vec::new() };
+        report
+    };
+    let mut collector = collector(None);
+    let mut at = |report: &Report| {
+        let rows = collector.take(&everything(), report, None).findings;
+        rows.iter().map(|row| (row.active, row.src)).collect::<Vec<_>>()
+    };
+    let first = report("10.0.0.1", true);
+    assert_eq!(at(&first), [(1, None)]);
+    assert_eq!(at(&report("10.0.0.2", true)), []);
+    assert_eq!(at(&report("10.0.0.2", false)), [(0, None)]);
+    assert!(collector.finish().findings.is_empty());
 }
 
 #[test]

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::super::state::State;
 use super::*;
 use crate::analysis::DeviceQp;
-use crate::analysis::fixtures::{SECOND, START, port, qp_event, qp_life, with_lives};
+use crate::analysis::fixtures::{SECOND, START, everything, port, qp_event, qp_life, with_lives};
 use crate::entity::devices::Devices;
 use crate::record::collect::tests::{collector, take};
 use crate::report::{Options, Report};
@@ -116,6 +116,32 @@ fn played_back_queue_pairs_are_those_of_the_report() {
     }
     assert_eq!(played, live);
     assert_eq!((live[0].sent_packets, live[0].retrying_readings), (Some(3_000), Some(1)));
+}
+
+/// A run that was killed writes no end of what it found.
+#[test]
+fn what_an_earlier_run_found_is_over_when_another_begins() {
+    let mut state = State::default();
+    let run = |second: u64| {
+        let mut collector = collector(None);
+        let mut rows = take(&mut collector, &Sample { time_ns: START + second * SECOND, ..everything() });
+        rows.findings.retain(|row| row.active == 1);
+        rows
+    };
+    let active = |state: &State| {
+        let sample = state.sample(START, &[]);
+        let all = &sample.recording.as_ref().unwrap().findings;
+        all.iter().filter(|json| json.contains(r#""active":true"#)).count()
+    };
+    let (first, second) = (run(1), run(100));
+    first.findings.iter().for_each(|row| state.finding(row));
+    first.hosts.iter().for_each(|row| state.host(row));
+    assert!(active(&state) > 0 && active(&state) == first.findings.len());
+    second.hosts.iter().for_each(|row| state.host(row));
+    assert_eq!(active(&state), 0);
+    second.findings.iter().for_each(|row| state.finding(row));
+    second.hosts.iter().for_each(|row| state.host(row));
+    assert_eq!(active(&state), second.findings.len());
 }
 
 #[test]

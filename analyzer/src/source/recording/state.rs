@@ -21,6 +21,7 @@ use crate::host::rdma::device::is_software;
 use crate::metrics::Metrics;
 use crate::metrics::latency::{BySlot, Figure, IntervalLatency, MergedLatency};
 use crate::metrics::loss::{self, FlowLoss};
+use crate::record::cell::Time;
 use crate::record::registry::{DeviceSecond, Event, Finding, FlowSecond, Host, LinkSecond, QpSecond};
 use crate::sample::{
     Address, Direction, EventSample, FlowSample, LinkSample, PeerKey, Recording, Sample, SourceKind, Stats,
@@ -42,7 +43,10 @@ pub(super) struct State {
     flows: Vec<Flow>,
     neighbours: BTreeMap<String, Neighbour>,
     ports: BTreeMap<(String, u32), PortSample>,
-    findings: BTreeMap<FindingKey, Shared>,
+    /// Time and JSON of the latest row of each.
+    findings: BTreeMap<FindingKey, (Time, Shared)>,
+    /// Begin of the run of the latest row of `hosts`.
+    run: Option<Time>,
     pub(super) steps: Steps,
     pub(super) qps: QueuePairs,
     intervals: Intervals,
@@ -212,6 +216,12 @@ impl State {
     }
 
     pub(super) fn host(&mut self, row: &Host) {
+        if row.started.is_some() && row.started != self.run {
+            self.run = row.started;
+            // Nobody saw the end of what the run before had found.
+            let earlier = self.findings.values_mut().filter(|(time, _)| Some(*time) < row.started);
+            earlier.for_each(|(_, json)| *json = ended(json));
+        }
         let counts = &mut self.host;
         counts.flow_table_full += row.flow_table_full;
         counts.contended += row.contended;
@@ -275,11 +285,17 @@ impl State {
 
     pub(super) fn finding(&mut self, row: &Finding) {
         let json: Value = serde_json::from_str(&row.json).unwrap_or_default();
-        let ends = [&json["requester"], &json["responder"], &json["where"]["hop"]].map(ToString::to_string);
-        let key = (row.id.clone(), row.link.clone(), row.direction, ends.concat());
+        let end = |name: &str| [&json[name]["addr"], &json[name]["qpn"]].map(ToString::to_string).concat();
+        // Without its own, those in the JSON are others from one row to the next.
+        let ends = if (row.src, row.dst) == (None, None) {
+            String::new()
+        } else {
+            end("requester") + &end("responder")
+        };
+        let key = (row.id.clone(), row.link.clone(), row.direction, ends + &json["where"]["hop"].to_string());
         // A finding that left the report before it ended has the JSON of its last row.
         if json["active"] == Value::Bool(row.active == 1) {
-            self.findings.insert(key, row.json.clone());
+            self.findings.insert(key, (row.t, row.json.clone()));
         } else {
             self.findings.remove(&key);
         }
@@ -359,7 +375,7 @@ impl State {
             interface_drops: self.host.interface_drops,
             devices: Arc::new(self.devices()),
             recording: Some(Arc::new(Recording {
-                findings: self.findings.values().cloned().collect(),
+                findings: self.findings.values().map(|(_, json)| json.clone()).collect(),
                 interval_ns: self.intervals.median_ns(),
                 latency_ranges: ranges.collect(),
             })),
@@ -376,6 +392,15 @@ impl State {
             ..Sample::default()
         }
     }
+}
+
+/// A finding that is over.
+fn ended(json: &Shared) -> Shared {
+    let mut value: Value = serde_json::from_str(json).unwrap_or_default();
+    if let Some(active) = value.get_mut("active") {
+        *active = Value::Bool(false);
+    }
+    value.to_string().as_str().into()
 }
 
 /// The counters of a flow before its first row.
