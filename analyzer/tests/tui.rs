@@ -184,7 +184,7 @@ fn first(screen: Screen) -> Key {
 
 /// A picture of every screen, with something selected on those that have lists.
 fn every_screen(name: &str, world: &World, size: (u16, u16)) {
-    for screen in Screen::ALL {
+    for screen in Screen::TABS {
         let mut app = app(world, size);
         if screen == Screen::Detail && !world.flows.is_empty() {
             press(&mut app, &[Key::Char('2'), Key::Down, Key::Enter]);
@@ -220,7 +220,7 @@ fn nothing_to_see_says_why() {
 #[test]
 fn an_empty_screen_says_why_it_is_empty() {
     for world in [World::live(), World::replay()] {
-        for screen in Screen::ALL {
+        for screen in Screen::TABS {
             let mut app = app(&world, USUAL);
             press(&mut app, &[Key::Char(char::from(b'1' + screen as u8))]);
             let body: Vec<String> = text(&app).lines().skip(4).take(18).map(str::to_owned).collect();
@@ -324,7 +324,7 @@ fn a_full_table() {
     }
     snapshot("full_overview", &app);
     app.analyse_with(&mut Analyst::new(app.view.options.report.clone()));
-    for screen in Screen::ALL {
+    for screen in Screen::TABS {
         press(&mut app, &[Key::Char(char::from(b'1' + screen as u8))]);
         // Many flows are added up by host where no key waits for it, and when somebody looks.
         assert_eq!(app.awaited(), screen == Screen::Matrix);
@@ -468,7 +468,7 @@ fn the_users_colours_replace_the_usual_ones() {
 
 #[test]
 fn help_scrolls_and_names_every_key_of_its_screen() {
-    for screen in Screen::ALL {
+    for screen in Screen::TABS {
         let mut app = app(&World::sick(), LARGE);
         press(&mut app, &[Key::Char(char::from(b'1' + screen as u8)), Key::Char('?')]);
         let mut seen = text(&app);

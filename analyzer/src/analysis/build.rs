@@ -10,7 +10,7 @@ use crate::analysis::spray::Planes;
 use crate::analysis::{
     Dscp, Ecn, Facts, Flow, FlowId, Imbalance, Link, Lost, MultiTapCounts, Options, Overlap, Recorded,
     Skipped, Source, Totals, Window, device, device_qp, direction_balance, ecmp, ecn, entropy, flow,
-    imbalance, nccl, paths, qp_context, qp_lives, qp_paths, taps, traffic, upstream,
+    imbalance, nccl, paths, qp_context, qp_lives, qp_paths, same_path, taps, traffic, upstream,
 };
 use crate::metrics::duplicates::DuplicateCounts;
 use crate::metrics::loss::RetiredLoss;
@@ -400,7 +400,7 @@ fn with_time(sample: &Sample, mut groups: Vec<Imbalance>) -> Vec<Imbalance> {
 }
 
 fn imbalances(sample: &Sample, sums: &[LinkSum], options: &Options) -> Vec<Imbalance> {
-    let same_path = imbalance::SamePath::of(sample, options);
+    let same_path = same_path::SamePath::of(sample, options);
     imbalance::imbalances(&loads(sample, sums), options, &same_path)
 }
 

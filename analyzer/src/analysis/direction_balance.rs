@@ -6,31 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
-
 use super::Imbalance;
-use super::imbalance::{jain, max_over_mean, members};
+use super::imbalance::{DirectionBalance, jain, max_over_mean, members};
 use crate::metrics::traffic::hosts::{Host, Pair};
 use crate::sample::{Address, Sample, address};
 
 /// Sources that a direction lists.
 const MAX_SOURCES: usize = 16;
-
-/// Balance of one direction of links whose captures hold both.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct DirectionBalance {
-    /// Hosts that send in this direction, at most 16.
-    pub sources: Vec<Address>,
-    /// Bytes of each link, in the order of `links`. Unit: bytes.
-    pub bytes: Vec<u64>,
-    /// Packets of all links. Unit: packets.
-    pub packets: u64,
-    /// As `imbalance[].max_over_mean`. Unit: ratio. Null: all are idle.
-    pub max_over_mean: Option<f64>,
-    /// As `imbalance[].jain`. Unit: ratio. Null: all are idle.
-    pub jain: Option<f64>,
-}
 
 /// The side of each host.
 pub(crate) type Sides = BTreeMap<Address, bool>;

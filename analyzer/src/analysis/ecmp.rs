@@ -7,7 +7,7 @@
 use serde::Serialize;
 
 use super::Options;
-use super::entropy::{self, Unit, Weight};
+use super::entropy::{self, GOLDEN, Unit, Weight, digest, mix};
 use crate::sample::{Address, Direction, Sample, address};
 use crate::util::definition::definitions;
 
@@ -246,22 +246,6 @@ fn case(name: String, uplinks: u32, weights: &[Weight], split: u32) -> Case {
         max_over_mean_p50: at(0.5),
         max_over_mean_p95: at(0.95),
     }
-}
-
-/// A number that stands for a unit, the same in every run.
-pub(super) fn digest(weight: &Weight) -> u64 {
-    let Weight { tuple, dest_qp, .. } = weight;
-    let words = tuple.src.into_iter().chain(tuple.dst).chain([u32::from(tuple.src_port), *dest_qp]);
-    words.fold(u64::from(tuple.family), |state, word| mix(state.wrapping_add(GOLDEN) ^ u64::from(word)))
-}
-
-const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-
-/// Spreads any number evenly over all 64-bit numbers (the finisher of SplitMix64).
-pub(super) const fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
 }
 
 #[cfg(test)]

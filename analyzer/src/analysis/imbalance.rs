@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::direction_balance::DirectionBalance;
-use super::{parallel, paths};
+use super::same_path::SamePath;
 use crate::analysis::Options;
 use crate::metrics::traffic::Traffic;
 use crate::metrics::traffic::bins::Bursts;
-use crate::sample::{Direction, Sample};
+use crate::sample::{Address, Direction, Sample};
 use crate::util::definition::definitions;
 use crate::util::layout::tap_name;
 
@@ -85,6 +84,22 @@ pub struct Rail {
     pub bytes: u64,
 }
 
+/// Balance of one direction of links whose captures hold both.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct DirectionBalance {
+    /// Hosts that send in this direction, at most 16.
+    pub sources: Vec<Address>,
+    /// Bytes of each link, in the order of `links`. Unit: bytes.
+    pub bytes: Vec<u64>,
+    /// Packets of all links. Unit: packets.
+    pub packets: u64,
+    /// As `imbalance[].max_over_mean`. Unit: ratio. Null: all are idle.
+    pub max_over_mean: Option<f64>,
+    /// As `imbalance[].jain`. Unit: ratio. Null: all are idle.
+    pub jain: Option<f64>,
+}
+
 /// The RoCE bytes of one link.
 #[derive(Clone, Copy, Debug)]
 pub struct Load<'a> {
@@ -94,51 +109,6 @@ pub struct Load<'a> {
     pub direction: Option<Direction>,
     /// RoCE bytes that it carried.
     pub bytes: u64,
-}
-
-/// Interfaces that see the same packets, so that they are compared with nothing of each other: the two ends of
-/// a cable, both sides of a router, several mirrors. And captures that plainly share a load, where no option says so.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SamePath {
-    same: BTreeSet<(String, String)>,
-    parallel: Vec<Vec<String>>,
-}
-
-impl SamePath {
-    /// The interfaces of `sample` of which this holds: the same packets when all links are compared, parallel captures
-    /// when the user names no group.
-    #[must_use]
-    pub fn of(sample: &Sample, options: &Options) -> Self {
-        if !options.imbalance_all_links {
-            let parallel = if options.groups.is_empty() { parallel::groups(sample) } else { Vec::new() };
-            return Self { same: BTreeSet::new(), parallel };
-        }
-        let name = |link: u16| sample.links.get(usize::from(link)).map(|link| link.name.clone());
-        let named = paths::related(sample).into_iter().filter_map(|(a, b)| {
-            let (a, b) = (name(a)?, name(b)?);
-            Some(if a < b { (a, b) } else { (b, a) })
-        });
-        Self { same: named.filter(|(a, b)| a != b).collect(), parallel: Vec::new() }
-    }
-
-    fn are(&self, a: &str, b: &str) -> bool {
-        let (a, b) = if a < b { (a, b) } else { (b, a) };
-        self.same.iter().any(|(one, other)| one == a && other == b)
-    }
-
-    /// As many of `names` as share no packets with one another: those that share with fewest come first.
-    fn parallel<'a>(&self, names: &[&'a str]) -> Vec<&'a str> {
-        let shares = |name: &str| names.iter().filter(|other| self.are(name, other)).count();
-        let mut order = names.to_vec();
-        order.sort_by_key(|name| shares(name));
-        let mut chosen: Vec<&str> = Vec::new();
-        for name in order {
-            if !chosen.iter().any(|other| *other == name || self.are(name, other)) {
-                chosen.push(name);
-            }
-        }
-        chosen
-    }
 }
 
 /// One comparison for each group and each direction in which the group has two links or more: first all links if that

@@ -32,6 +32,7 @@ mod posts;
 mod qp_context;
 mod qp_lives;
 mod qp_paths;
+mod same_path;
 mod shape;
 mod spray;
 mod steps;
@@ -57,7 +58,6 @@ pub use build::compare_links as imbalance;
 pub use changed::{Field, FieldChange};
 pub use device::{Coverage, Device, DeviceQpCounters, Pause, WHOLE, worst as worst_coverage};
 pub use device_qp::{DeviceQp, QpSource};
-pub use direction_balance::DirectionBalance;
 pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub use episodes::Episodes;
@@ -68,17 +68,20 @@ pub use facts::{
     Pairing, Port, Psn, Recorded, Retired, Skipped, Source, Totals, Tunnels, Untimed, Window,
 };
 pub use fault_rank::FaultRank;
-pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, rail_of, unknown_names};
+pub use imbalance::{
+    DirectionBalance, Imbalance, Load, OverTime, Rail, Rails, imbalances, rail_of, unknown_names,
+};
 pub use loss::{FlowIcrc, Icrc, LastNaks, Loss, SequenceLoss};
 pub use naks::NakCauses;
 pub use nccl::{Communicator, Nccl, NcclRank, RankQp};
-pub use paths::{MultiTapCounts, Overlap, Paths};
+pub use paths::{MultiTapCounts, Overlap};
 pub use posts::{PostOpcode, PostSize, QpPosts};
 pub use qp_context::QpContexts;
 pub use qp_lives::{QpLives, QpSources};
 #[cfg(test)]
 pub(crate) use qp_paths::example as qp_paths_example;
 pub use qp_paths::{QpBalance, QpPart, QpPaths};
+pub use same_path::{Paths, SamePath};
 pub use spray::Spray;
 pub use taps::{BetweenTaps, DelayChange, DelayPoint, LostLarge, TapFlow};
 

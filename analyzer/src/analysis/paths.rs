@@ -5,14 +5,12 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use rocescope_common::account::PsnTrack;
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::Addr;
 use serde::Serialize;
 
-use super::{Options, SamePath};
 use crate::sample::{FlowSample, Sample, Stats};
 use crate::util::definition::definitions;
 use crate::util::map::Map;
@@ -29,30 +27,6 @@ definitions! {
 /// Links on which one queue pair is compared, pair by pair; seen on more, each link counts for itself. More than the
 /// taps and the planes of any fabric, and a bound on the time that a made-up capture takes.
 pub(super) const MAX_OBSERVATIONS: usize = 512;
-
-/// Relation of links that see the same packets, from one sample. It takes a look at every flow, so views that make
-/// several pictures of one sample ask for it once.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Paths {
-    /// Flows that are counted on more than one link.
-    pub overlap: Arc<Overlap>,
-    /// Interfaces that are not compared with one another.
-    pub same_path: SamePath,
-}
-
-impl Paths {
-    /// Relation of the links of `sample`.
-    #[must_use]
-    pub fn of(sample: &Sample, options: &Options) -> Self {
-        Self::with(Arc::new(Overlap::of(sample)), sample, options)
-    }
-
-    /// The same where it is known already what is counted `again`.
-    #[must_use]
-    pub fn with(overlap: Arc<Overlap>, sample: &Sample, options: &Options) -> Self {
-        Self { overlap, same_path: SamePath::of(sample, options) }
-    }
-}
 
 /// Flows that are counted on more than one link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,19 +9,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use aya::maps::{MapData, RingBuf};
-use aya::programs::{TestRun, TestRunOptions};
 use rocescope_common::abi::BenchStep;
 
 use super::case::{Case, CaseKind, FLOWS, Hook, Work, all, in_order};
 use super::frames::IPV4_BTH;
 use super::pair::{self, Pair};
+use super::timing::{PACKETS, thread_ns, timed};
 use crate::source::live::{LoadOptions, Programs, Tables};
-use crate::util::time::NS_PER_S;
 
 /// Test runs happen on the loopback interface, which no program is attached to.
 const LOOPBACK: u32 = 1;
-/// Packets per measurement, an even number: some cases alternate.
-pub(super) const PACKETS: u32 = 50_000;
 /// Packets before the measurement, which fill the caches.
 const WARM_UP: u32 = 1_000;
 /// Events that surely fit into the ring buffer at once.
@@ -306,28 +303,6 @@ fn read(set: &Set) -> Result<Duration> {
         return Err(anyhow!("the flow table has {} flows, not {FLOWS}", reading.flows.len()));
     }
     Ok(took)
-}
-
-/// Runs a loaded program on a frame in memory; nanoseconds of this thread per packet.
-pub(super) fn timed(
-    program: &impl for<'a> TestRun<Opts<'a> = TestRunOptions<'a>>,
-    frame: &[u8],
-    packets: u32,
-) -> Result<f64> {
-    let mut options = TestRunOptions::new();
-    options.data_in = Some(frame);
-    options.repeat = packets;
-    let start = thread_ns();
-    let result = program.test_run(options);
-    let took = thread_ns().saturating_sub(start);
-    result?;
-    Ok(took as f64 / f64::from(packets))
-}
-
-/// CPU time of this thread in nanoseconds, without the time that other processes take.
-fn thread_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    u64::try_from(time.tv_sec).unwrap_or(0) * NS_PER_S + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 #[cfg(test)]

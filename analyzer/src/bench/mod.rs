@@ -8,3 +8,4 @@ pub mod measure;
 pub mod pair;
 pub mod receive;
 pub mod show;
+mod timing;

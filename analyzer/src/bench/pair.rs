@@ -12,7 +12,7 @@ use rocescope_common::abi::BenchStep;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::frames as f;
-use super::measure::{PACKETS, timed};
+use super::timing::{PACKETS, timed};
 use crate::source::live::Programs;
 use crate::source::live::load::names;
 use crate::util::numbers::interpolated;

@@ -6,6 +6,7 @@ mod doctor;
 mod export;
 mod fleet;
 mod flight;
+pub(super) mod help;
 mod live;
 mod record;
 
@@ -14,7 +15,6 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use super::help;
 pub use super::values::SpeedArg;
 use super::values::{parse_bin, parse_speed_of_link, parse_tap, positive};
 pub use agent::AgentArgs;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, anyhow};
 use serde::Deserialize;
 
-use super::help;
+use super::args::help;
 use super::mistake::{self, Document, Place};
 use crate::findings::{self, LimitMeta, Limits};
 use crate::source::devices::context::DEFAULT_PER_SECOND;

@@ -7,7 +7,8 @@ use anyhow::{Context as _, Result};
 use clap::Command;
 use clap_complete::Shell;
 
-use super::{help, output};
+use super::args::help;
+use super::output;
 
 /// Prints the completions for a shell.
 ///

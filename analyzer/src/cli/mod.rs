@@ -16,7 +16,6 @@ mod export;
 mod fleet;
 #[cfg(feature = "live")]
 mod flight;
-mod help;
 #[cfg(feature = "live")]
 mod live;
 mod manual;
@@ -47,7 +46,7 @@ pub use args::{
     SourceArgs, SpeedArg, TablesArgs, Verb, ViewArgs,
 };
 
-pub use help::command;
+pub use args::help::command;
 
 use self::config::Config;
 use self::output::{Format, Interrupt, Sink};

@@ -2,34 +2,12 @@
 
 use serde_json::Value;
 
-use super::recorded::{Likeness, range};
+use super::change::{Change, FigureUnit, Verdict};
 use super::value::{
-    P99, RANGES, at, both, ce_ratio, deduplicated, latency, list, lost_after_tap, lost_between_taps,
-    lost_of_expected, max_over_mean, naks, own_losses, present, rate, retransmitted, share, total,
-    without_duplicates,
+    Likeness, P99, RANGES, at, both, ce_ratio, deduplicated, latency, list, lost_after_tap,
+    lost_between_taps, lost_of_expected, max_over_mean, naks, own_losses, present, range, rate,
+    retransmitted, share, total, without_duplicates,
 };
-use super::{Change, Verdict};
-
-/// Unit of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FigureUnit {
-    /// Bits per second.
-    BitRate,
-    /// Events per second.
-    Rate,
-    /// A fraction of 1.
-    Ratio,
-    /// A multiple.
-    Factor,
-    /// Nanoseconds.
-    Duration,
-    /// Nanoseconds by which a time grows; negative: it becomes shorter.
-    Growth,
-    /// A size in bytes.
-    Bytes,
-    /// A plain number.
-    Number,
-}
 
 /// Direction of improvement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

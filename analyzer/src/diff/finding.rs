@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::figure::{Better, FAULTS, FigureUnit, Measure};
-use super::{Change, FindingChange, State, Verdict};
+use super::change::{Change, FigureUnit, FindingChange, State, Verdict};
+use super::figure::{Better, FAULTS, Measure};
 use crate::findings::{self, Severity, Unit};
 
 /// The measures of findings by id, in the order of their ranks: what of the evidence says how bad one is.

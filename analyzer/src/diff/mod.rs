@@ -3,6 +3,7 @@
 //! Works on the JSON of reports, so that a capture compares with a report of another version: a field that one
 //! of them lacks is unknown, not 0.
 
+mod change;
 mod figure;
 mod finding;
 mod recorded;
@@ -18,10 +19,11 @@ use serde_json::Value;
 
 use crate::util::definition::definitions;
 
-use recorded::Likeness;
+pub use change::{Change, FindingChange, State, Verdict};
 pub use recorded::NotCompared;
 pub use steps::StepChange;
 pub use text::text;
+use value::Likeness;
 
 /// Name and version of the schema of the comparison.
 pub const SCHEMA: &str = "rocescope.diff/1";
@@ -32,51 +34,6 @@ definitions! {
     LEAST_SHARE: f64 = 0.01,
         "Minimum share of the bytes of a pair of hosts that is listed",
         "A smaller share cannot be why the job changed";
-}
-
-/// Assessment of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// Worse than before.
-    Worse,
-    /// Better than before.
-    Better,
-    /// Different, neither better nor worse.
-    Changed,
-    /// The same within the usual variation between runs of one job.
-    Same,
-}
-
-/// Change of a kind of finding from one report to the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum State {
-    /// Not in the baseline.
-    New,
-    /// In the baseline only.
-    Gone,
-    /// Active in the baseline; in the other report it has ended.
-    Ended,
-    /// In both, worse.
-    Worse,
-    /// In both, better.
-    Better,
-    /// In both, different.
-    Changed,
-    /// In both, the same.
-    Same,
-}
-
-impl State {
-    const fn of(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Worse => Self::Worse,
-            Verdict::Better => Self::Better,
-            Verdict::Changed => Self::Changed,
-            Verdict::Same => Self::Same,
-        }
-    }
 }
 
 /// The comparison of two reports.
@@ -109,55 +66,6 @@ pub struct Side {
     pub inputs: Vec<String>,
     /// Length of its time range in nanoseconds.
     pub duration_ns: Option<u64>,
-}
-
-/// A metric in both reports.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Change {
-    /// Name with its unit.
-    pub name: &'static str,
-    #[serde(skip)]
-    label: &'static str,
-    /// In the baseline; null when unknown.
-    pub a: Option<f64>,
-    /// In the other report; null when unknown.
-    pub b: Option<f64>,
-    /// b / a − 1; null when either is unknown or a is 0.
-    pub change_ratio: Option<f64>,
-    /// Null when either is unknown.
-    pub verdict: Option<Verdict>,
-    #[serde(skip)]
-    kind: figure::FigureUnit,
-}
-
-/// A kind of finding in both reports.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct FindingChange {
-    /// Its id.
-    pub id: String,
-    /// The highest severity in the baseline; null when not raised or not evaluated.
-    pub a: Option<String>,
-    /// The highest severity in the other report.
-    pub b: Option<String>,
-    /// True if one is active at the end of the baseline; null when not raised.
-    pub active_a: Option<bool>,
-    /// True if one is active at the end of the other report.
-    pub active_b: Option<bool>,
-    /// Number of findings in the baseline.
-    pub count_a: usize,
-    /// Number of findings in the other report.
-    pub count_b: usize,
-    /// The title in the other report, else in the baseline.
-    pub title: String,
-    /// The measure of its severity in the evidence, of the worst finding of its kind; null when the kind has none.
-    pub figure: Option<Change>,
-    /// Time lost (`impact.time_lost_ns`) per time of the report; null when neither knows it.
-    pub time_lost: Option<Change>,
-    /// By the highest severity of active ones, then by severity, by that measure, by the time lost, by number; another
-    /// number alone is "changed". Null when one of the reports did not evaluate it.
-    pub verdict: Option<Verdict>,
-    /// Change of this finding; null as `verdict`.
-    pub state: Option<State>,
 }
 
 /// Traffic from one host to another.

@@ -1,45 +1,13 @@
 //! Recordings beside captures, live runs and other recordings: what of them can be compared.
 
 use serde::Serialize;
-use serde_json::Value;
 
+use super::change::{Change, Verdict};
 use super::figure::Measure;
-use super::value::{P99, at, mean, weight};
-use super::{Change, Verdict};
+use super::value::{Likeness, percentile};
 use crate::util::units;
 
-/// Sources of two reports: packets, or a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Likeness {
-    /// Both from packets.
-    Alike,
-    /// Both are of recordings, with the same interval.
-    SameInterval,
-    /// One is of a recording.
-    OneRecorded,
-    /// Both are of recordings, with other intervals; nanoseconds, as far as known.
-    Intervals(Option<u64>, Option<u64>),
-}
-
-/// Largest difference of two intervals that are the same: those of a live run vary.
-const SAME_INTERVAL: f64 = 0.1;
-
 impl Likeness {
-    pub(super) fn of(a: &Value, b: &Value) -> Self {
-        let interval =
-            |report: &Value| report.pointer("/source/recording/interval_ns").and_then(Value::as_u64);
-        match (is_recording(a), is_recording(b)) {
-            (false, false) => Self::Alike,
-            (true, true) => match (interval(a), interval(b)) {
-                (Some(a), Some(b)) if a.abs_diff(b) as f64 <= a.max(b) as f64 * SAME_INTERVAL => {
-                    Self::SameInterval
-                }
-                (a, b) => Self::Intervals(a, b),
-            },
-            _ => Self::OneRecorded,
-        }
-    }
-
     /// Reason why percentiles have no verdict.
     fn why_percentiles(self) -> String {
         match self {
@@ -57,16 +25,6 @@ impl Likeness {
             }
         }
     }
-}
-
-/// True if a report is of a recording. An older report does not say so: its flows have no opcodes.
-fn is_recording(report: &Value) -> bool {
-    if let Some(recording) = report.pointer("/source/recording") {
-        return !recording.is_null();
-    }
-    let flows = report.get("flows").and_then(Value::as_array).into_iter().flatten();
-    let mut opcodes = flows.filter_map(|flow| flow.get("opcodes")?.as_array()).peekable();
-    opcodes.peek().is_some() && opcodes.all(Vec::is_empty)
 }
 
 /// Metrics without a verdict between a recording and another report: a recording does not count repeated READ requests.
@@ -100,29 +58,6 @@ pub(super) fn not_compared<'a>(
     ];
     let named = all.into_iter().filter(|(metrics, _)| !metrics.is_empty());
     named.map(|(metrics, why)| NotCompared { metrics, why }).collect()
-}
-
-/// The percentile that a metric is the mean of.
-fn percentile(name: &str) -> Option<&'static str> {
-    match name {
-        "latency_p50_ns" => Some("p50"),
-        "latency_p99_ns" => Some(P99),
-        _ => None,
-    }
-}
-
-/// The range of a metric that is a percentile of latency, over flows; `None` of other metrics, or where it is not
-/// known.
-pub(super) fn range<'a>(flows: &(impl Iterator<Item = &'a Value> + Clone), name: &str) -> Option<[f64; 2]> {
-    let percentile = percentile(name)?;
-    let end = |which: &str| {
-        let ranged = format!("/latency_range_ns/{percentile}_{which}");
-        let exact = format!("/latency_ns/{percentile}");
-        // A percentile without a range is that of a capture or a live run.
-        let of = |flow: &Value| at(flow, &ranged).or_else(|| at(flow, &exact));
-        mean(flows.clone(), of, |flow| weight(flow, percentile))
-    };
-    Some([end("least")?, end("most")?])
 }
 
 impl Change {

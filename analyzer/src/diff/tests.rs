@@ -186,7 +186,7 @@ fn marks_between_hosts_are_those_of_data() {
     let mut answers = more.clone();
     (answers["dest_qp"], answers["ce_ratio"]) = (json!(19), Value::Null);
     a["flows"].as_array_mut().unwrap().extend([more, answers]);
-    let hosts = super::value::by_hosts(&a, super::recorded::Likeness::Alike);
+    let hosts = super::value::by_hosts(&a, super::value::Likeness::Alike);
     let ratio = hosts.values().next().unwrap()["ce_ratio"].as_f64().unwrap();
     assert!((ratio - (0.2 * 1000.0 + 0.5 * 500.0) / 1500.0).abs() < 1e-9, "{ratio}");
 }
@@ -338,7 +338,7 @@ fn percentiles_need_their_samples() {
     assert_eq!(verdict(&a, &a, "latency_p99_ns"), None);
     assert_eq!(verdict(&a, &a, "latency_p50_ns"), Some(Verdict::Same));
     assert_eq!(
-        super::value::by_hosts(&a, super::recorded::Likeness::Alike).values().next().unwrap()["latency_p99_ns"],
+        super::value::by_hosts(&a, super::value::Likeness::Alike).values().next().unwrap()["latency_p99_ns"],
         Value::Null
     );
 }

@@ -1,7 +1,7 @@
 //! The comparison for people.
 
-use super::figure::FigureUnit;
-use super::{Change, Diff, FindingChange, State, Verdict};
+use super::Diff;
+use super::change::{Change, FigureUnit, FindingChange, State, Verdict};
 use crate::util::layout::{Align, Table, labelled, plain, width};
 use crate::util::style::{Paint, Role};
 use crate::util::units;

@@ -5,10 +5,52 @@ use std::collections::BTreeMap;
 use rocescope_common::wire::opcode::TRANSPORT_UC;
 use serde_json::{Value, json};
 
-use super::recorded::{Likeness, range};
 use crate::metrics::latency::P99_SAMPLES;
 use crate::metrics::loss::is_in_vain;
 use crate::util::time::seconds;
+
+/// Sources of two reports: packets, or a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Likeness {
+    /// Both from packets.
+    Alike,
+    /// Both are of recordings, with the same interval.
+    SameInterval,
+    /// One is of a recording.
+    OneRecorded,
+    /// Both are of recordings, with other intervals; nanoseconds, as far as known.
+    Intervals(Option<u64>, Option<u64>),
+}
+
+/// Largest difference of two intervals that are the same: those of a live run vary.
+const SAME_INTERVAL: f64 = 0.1;
+
+impl Likeness {
+    pub(super) fn of(a: &Value, b: &Value) -> Self {
+        let interval =
+            |report: &Value| report.pointer("/source/recording/interval_ns").and_then(Value::as_u64);
+        match (is_recording(a), is_recording(b)) {
+            (false, false) => Self::Alike,
+            (true, true) => match (interval(a), interval(b)) {
+                (Some(a), Some(b)) if a.abs_diff(b) as f64 <= a.max(b) as f64 * SAME_INTERVAL => {
+                    Self::SameInterval
+                }
+                (a, b) => Self::Intervals(a, b),
+            },
+            _ => Self::OneRecorded,
+        }
+    }
+}
+
+/// True if a report is of a recording. An older report does not say so: its flows have no opcodes.
+fn is_recording(report: &Value) -> bool {
+    if let Some(recording) = report.pointer("/source/recording") {
+        return !recording.is_null();
+    }
+    let flows = report.get("flows").and_then(Value::as_array).into_iter().flatten();
+    let mut opcodes = flows.filter_map(|flow| flow.get("opcodes")?.as_array()).peekable();
+    opcodes.peek().is_some() && opcodes.all(Vec::is_empty)
+}
 
 /// Length of the time range in nanoseconds.
 pub(super) fn duration_ns(report: &Value) -> Option<u64> {
@@ -299,4 +341,27 @@ pub(super) fn marked(queue_pairs: &[Vec<&Value>]) -> Option<f64> {
         flows.iter().copied().max_by(|a, b| ratio(a).total_cmp(&ratio(b)))
     });
     mean(most_marked, |flow| at(flow, "/ce_ratio"), data_packets)
+}
+
+/// The percentile that a metric is the mean of.
+pub(super) fn percentile(name: &str) -> Option<&'static str> {
+    match name {
+        "latency_p50_ns" => Some("p50"),
+        "latency_p99_ns" => Some(P99),
+        _ => None,
+    }
+}
+
+/// The range of a metric that is a percentile of latency, over flows; `None` of other metrics, or where it is not
+/// known.
+pub(super) fn range<'a>(flows: &(impl Iterator<Item = &'a Value> + Clone), name: &str) -> Option<[f64; 2]> {
+    let percentile = percentile(name)?;
+    let end = |which: &str| {
+        let ranged = format!("/latency_range_ns/{percentile}_{which}");
+        let exact = format!("/latency_ns/{percentile}");
+        // A percentile without a range is that of a capture or a live run.
+        let of = |flow: &Value| at(flow, &ranged).or_else(|| at(flow, &exact));
+        mean(flows.clone(), of, |flow| weight(flow, percentile))
+    };
+    Some([end("least")?, end("most")?])
 }

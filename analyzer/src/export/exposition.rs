@@ -2,12 +2,11 @@
 //!
 //! Sample lines are the same in both formats; names and order of the comment lines above them differ.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::Reading;
-use super::registry::{Metric, MetricKind, REGISTRY};
-use crate::util::layout::plain;
+use super::metric::{Metric, MetricKind, Point, Series, Value};
+use super::reading::Reading;
+use super::registry::REGISTRY;
 
 /// A format of the exposition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,11 +58,11 @@ impl Exposition {
 
     /// Appends a family; one without a series is left out.
     fn add(&mut self, series: &Series) {
-        let metric = series.metric;
-        if series.points.is_empty() {
+        let metric = series.metric();
+        if series.points().next().is_none() {
             return;
         }
-        let lines = series.lines();
+        let lines = lines(series);
         let sample = metric.sample_name();
         let help = metric.help.replace('\\', "\\\\");
         let kind = match metric.kind {
@@ -84,51 +83,6 @@ impl Exposition {
     }
 }
 
-/// A value of a series.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// A count, which only rises.
-    Count(u64),
-    /// A gauge value.
-    Number(f64),
-    /// A histogram.
-    Histogram {
-        /// Upper bounds in seconds, ascending, each with the number of values up to it; the open bucket last.
-        buckets: Vec<(f64, u64)>,
-        /// Sum of the values in seconds.
-        sum: f64,
-    },
-}
-
-impl From<u64> for Value {
-    fn from(count: u64) -> Self {
-        Self::Count(count)
-    }
-}
-
-impl From<f64> for Value {
-    fn from(number: f64) -> Self {
-        Self::Number(number)
-    }
-}
-
-/// One series: a metric with its labels and value.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Point {
-    /// Names and values of the labels, without empty ones.
-    pub labels: Vec<(&'static str, String)>,
-    /// Its value.
-    pub value: Value,
-}
-
-/// The series of one metric.
-#[derive(Clone, Debug)]
-pub struct Series {
-    metric: &'static Metric,
-    /// Keyed by the formatted labels, so that none occurs twice.
-    points: BTreeMap<String, Point>,
-}
-
 /// The values of all metrics of the [`REGISTRY`].
 #[must_use]
 pub fn families(reading: &Reading<'_>) -> Vec<Series> {
@@ -140,71 +94,27 @@ pub fn families(reading: &Reading<'_>) -> Vec<Series> {
     REGISTRY.iter().map(read).collect()
 }
 
-impl Series {
-    /// A family without series.
-    #[must_use]
-    pub fn new(metric: &'static Metric) -> Self {
-        Self { metric, points: BTreeMap::new() }
-    }
-
-    /// The metric.
-    #[must_use]
-    pub fn metric(&self) -> &'static Metric {
-        self.metric
-    }
-
-    /// The series, each with its formatted labels as a unique key.
-    pub fn points(&self) -> impl Iterator<Item = (&str, &Point)> {
-        self.points.iter().map(|(key, point)| (key.as_str(), point))
-    }
-
-    /// Adds a series with these label values, in the order of the metric's labels. An empty label is left out, which
-    /// Prometheus treats the same. Of two series with the same labels the first stays.
-    pub fn push(&mut self, values: &[&str], value: impl Into<Value>) {
-        let value = value.into();
-        if matches!(value, Value::Number(number) if !number.is_finite()) {
-            return;
-        }
-        let known = self.metric.labels.iter().zip(values).filter(|(_, value)| !value.is_empty());
-        // Label values come from packets, processes and files, so they are escaped.
-        let labels: Vec<_> = known.map(|(name, value)| (*name, plain(value))).collect();
-        let mut written = String::new();
-        for (name, value) in &labels {
-            let comma = if written.is_empty() { "" } else { "," };
-            let value = value.replace('\\', "\\\\").replace('"', "\\\"");
-            let _ = write!(written, "{comma}{name}=\"{value}\"");
-        }
-        self.points.entry(written).or_insert(Point { labels, value });
-    }
-
-    /// Like [`push`](Self::push), but without a series if the value is unknown, never 0.
-    pub fn known(&mut self, values: &[&str], value: Option<impl Into<Value>>) {
-        if let Some(value) = value {
-            self.push(values, value);
-        }
-    }
-
-    fn lines(&self) -> String {
-        let name = self.metric.sample_name();
-        let mut lines = String::new();
-        for (labels, Point { value, .. }) in &self.points {
-            let braced = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
-            let _ = match value {
-                Value::Count(count) => writeln!(lines, "{name}{braced} {count}"),
-                Value::Number(number) => writeln!(lines, "{name}{braced} {number}"),
-                Value::Histogram { buckets, sum } => {
-                    let comma = if labels.is_empty() { "" } else { "," };
-                    for (bound, count) in buckets {
-                        let bound = if bound.is_finite() { bound.to_string() } else { "+Inf".to_owned() };
-                        let _ = writeln!(lines, "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {count}");
-                    }
-                    let count = buckets.last().map_or(0, |(_, count)| *count);
-                    writeln!(lines, "{name}_sum{braced} {sum}\n{name}_count{braced} {count}")
+/// The lines of the samples of a metric.
+fn lines(series: &Series) -> String {
+    let name = series.metric().sample_name();
+    let mut lines = String::new();
+    for (labels, Point { value, .. }) in series.points() {
+        let braced = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+        let _ = match value {
+            Value::Count(count) => writeln!(lines, "{name}{braced} {count}"),
+            Value::Number(number) => writeln!(lines, "{name}{braced} {number}"),
+            Value::Histogram { buckets, sum } => {
+                let comma = if labels.is_empty() { "" } else { "," };
+                for (bound, count) in buckets {
+                    let bound = if bound.is_finite() { bound.to_string() } else { "+Inf".to_owned() };
+                    let _ = writeln!(lines, "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {count}");
                 }
-            };
-        }
-        lines
+                let count = buckets.last().map_or(0, |(_, count)| *count);
+                writeln!(lines, "{name}_sum{braced} {sum}\n{name}_count{braced} {count}")
+            }
+        };
     }
+    lines
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 
 use rocescope_common::account::latency::{BUCKETS, CLASSES, COMPLETIONS};
 
-use super::Options;
 use super::nic_qps::{self, NicQp, NicQpId};
 use crate::analysis::{Flow, direction_name};
 use crate::entity::devices::{Devices, PortSample};
@@ -29,6 +28,24 @@ const QP_STAYS_NS: u64 = 300 * NS_PER_S;
 /// Maximum number of (device, event name) pairs with series of their own.
 const EVENTS: usize = 64;
 const OTHER_EVENT: &str = "other";
+
+/// Default number of peers with series of their own.
+pub const PEERS: usize = 32;
+
+/// Options of the series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Number of peers (pairs of a link and an address) with series of their own; the rest is summed.
+    pub peers: usize,
+    /// Number of queue pairs with series of their own; 0 for none.
+    pub qps: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { peers: PEERS, qps: 0 }
+    }
+}
 
 /// A count of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

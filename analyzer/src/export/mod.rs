@@ -4,6 +4,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`registry`] | the table: each metric with type, unit, labels, help and how it is read |
+//! | [`metric`], `reading` | a metric and its series; what they are read from |
 //! | `read` | values of the table that a sample and its report have |
 //! | [`ledger`] | counters that outlive the flows they come from, and the bounded choice of peers and queue pairs |
 //! | [`nic_qps`] | queue pairs of NICs without packets that have series of their own |
@@ -21,6 +22,7 @@ pub mod exposition;
 pub mod http;
 pub mod ledger;
 pub mod listen;
+pub mod metric;
 #[cfg(test)]
 mod name_tests;
 #[cfg(test)]
@@ -28,6 +30,7 @@ mod nic_qp_tests;
 pub mod nic_qps;
 pub mod otlp;
 mod read;
+mod reading;
 pub mod registry;
 pub mod serve;
 #[cfg(test)]
@@ -36,70 +39,21 @@ pub mod views;
 pub mod web;
 
 use crate::analysis::{Entropy, Spread};
-use crate::host::kernel::fdinfo::Usage;
 use crate::report::Report;
 use crate::sample::Sample;
-pub use exposition::{Exposition, Series};
+pub use exposition::Exposition;
 use ledger::Ledger;
+pub use ledger::{Options, PEERS};
+pub use metric::Series;
+pub use reading::{Process, Reading};
 
-/// Default number of peers with series of their own.
-pub const PEERS: usize = 32;
 /// Maximum number of queue pairs with series of their own.
 pub const MOST_QPS: usize = 64;
-
-/// Options of the series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Number of peers (pairs of a link and an address) with series of their own; the rest is summed.
-    pub peers: usize,
-    /// Number of queue pairs with series of their own; 0 for none.
-    pub qps: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { peers: PEERS, qps: 0 }
-    }
-}
-
-/// State of rocescope's own process.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Process {
-    /// Release of the running kernel.
-    pub kernel: Option<String>,
-    /// Start of the process, Unix time in nanoseconds.
-    pub started_ns: u64,
-    /// CPU time used, in seconds.
-    pub cpu_seconds: Option<f64>,
-    /// Resident memory, in bytes.
-    pub resident_bytes: Option<u64>,
-    /// Resources of the kernel programs.
-    pub bpf: Usage,
-    /// Rows of the recording so far, and those of them that were lost; `None` without one.
-    pub rows: Option<[u64; 2]>,
-    /// Outcome of the requests to the collector, by signal; empty without OTLP.
-    pub otlp: Vec<(&'static str, otlp::queue::Tally)>,
-}
 
 /// Turns samples into expositions. Samples must arrive in order of time.
 #[derive(Debug)]
 pub struct Exporter {
     ledger: Ledger,
-}
-
-/// Everything that the `read` functions of metrics have access to.
-#[derive(Clone, Copy, Debug)]
-pub struct Reading<'a> {
-    /// The counters.
-    pub sample: &'a Sample,
-    /// The report of the sample.
-    pub report: &'a Report,
-    /// Entropy of what was seen on each link, by its name.
-    pub entropy: &'a [(&'a str, Entropy)],
-    /// Counters over flows, including retired ones.
-    pub ledger: &'a Ledger,
-    /// rocescope's own process.
-    pub process: &'a Process,
 }
 
 impl Exporter {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use rocescope_common::account::latency::{BUCKETS, bounds};
 use rocescope_common::wire::SkipReason;
 
-use super::Reading;
-use super::exposition::{Series, Value};
 use super::ledger::{self, Count, Distribution, NAKS, Qp};
+use super::metric::{Series, Value};
 use super::nic_qps::NicQp;
+use super::reading::Reading;
 use crate::analysis::{Device, InputKind, Link, Pause, QpPaths, direction_name};
 use crate::findings::Severity;
 use crate::sample::Direction;

@@ -1,54 +1,9 @@
 //! The table of metrics, from which the exposition, HELP lines and docs/exporter.md are generated.
 
-use super::exposition::Series;
 use super::ledger::Count;
-use super::{Reading, read};
+pub use super::metric::{Metric, MetricKind};
+use super::read;
 use crate::host::rdma::vocabulary::{Meaning, port_counters};
-
-/// Type of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MetricKind {
-    /// Never decreases while the process runs.
-    Counter,
-    /// Current value.
-    Gauge,
-    /// Facts as labels; the value is 1.
-    Info,
-    /// A distribution.
-    Histogram,
-}
-
-/// A metric.
-#[derive(Clone, Copy, Debug)]
-pub struct Metric {
-    /// Name without the suffix of its type.
-    pub name: &'static str,
-    /// Type.
-    pub kind: MetricKind,
-    /// Unit, with which the name ends; `None` without one.
-    pub unit: Option<&'static str>,
-    /// Names of the labels.
-    pub labels: &'static [&'static str],
-    /// Field of the report, or source, with the same figure.
-    pub source: &'static str,
-    /// Meaning, and when it is absent.
-    pub help: &'static str,
-    /// Adds the metric's series.
-    pub read: fn(&Reading<'_>, &mut Series),
-}
-
-impl Metric {
-    /// The name of its samples, with the suffix of its type.
-    #[must_use]
-    pub fn sample_name(&self) -> String {
-        let suffix = match self.kind {
-            MetricKind::Counter => "_total",
-            MetricKind::Info => "_info",
-            MetricKind::Gauge | MetricKind::Histogram => "",
-        };
-        format!("{}{suffix}", self.name)
-    }
-}
 
 /// Labels of the metrics of a device port.
 const PORT: &[&str] = &["device", "port"];

@@ -11,7 +11,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Row;
-use super::recording::{Dialect, NO_FILES};
+use super::excerpt::first_lines;
+use super::recording::Dialect;
 use super::server::{Client, ask};
 
 /// Programs in order of preference.
@@ -181,24 +182,6 @@ fn reader(pipe: Option<impl io::Read + Send + 'static>) -> JoinHandle<io::Result
     })
 }
 
-/// The first lines of an engine's error, message and position, and its last: a program in Python says the cause there.
-/// A pattern without files is there as a whole, to be recognised.
-pub(super) fn first_lines(text: &[u8]) -> String {
-    const MOST: usize = 400;
-    let text = String::from_utf8_lossy(text);
-    let mut lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    if let [_, _, _, .., last] = lines[..] {
-        lines.truncate(3);
-        lines.extend(["…", last].into_iter().filter(|_| last.contains("Error: ")));
-    }
-    let joined = lines.join(" ");
-    let pattern = joined.find(NO_FILES).map(|at| at + NO_FILES.len());
-    let end = pattern.and_then(|at| Some(at + joined.get(at..)?.find('"')? + 1));
-    let least = end.and_then(|end| joined.get(..end)).map_or(0, |text| text.chars().count());
-    let text: String = joined.chars().take(least.max(MOST)).collect();
-    if text.is_empty() { "it failed and gave no reason".to_owned() } else { text }
-}
-
 /// Parses rows as both engines write them: objects, or arrays of objects.
 fn parse(text: &[u8]) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
@@ -219,6 +202,7 @@ fn parse(text: &[u8]) -> Result<Vec<Row>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::recording::NO_FILES;
     use std::os::unix::fs::PermissionsExt as _;
 
     /// Creates a program of this name that runs a script.

@@ -1,6 +1,6 @@
 //! Headlines: a sentence about the most important row, or about what was looked at if nothing stands out.
 
-use super::answer::{cell, ratio};
+use super::cell::{cell, ratio};
 use super::coverage::Coverage;
 use super::question::{COMPARED, LATE, Question, STANDS_OUT, UNEVEN};
 use super::{Row, cover, number, text, whole};

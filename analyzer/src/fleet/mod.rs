@@ -4,16 +4,18 @@
 //! |---|---|
 //! | [`question`] | the questions: SQL in a dialect that both engines accept, and the columns of the answers |
 //! | [`recording`] | locations of the tables, and their declaration for an engine |
-//! | [`engine`], [`server`] | run SQL on an engine of this host, or on a server |
+//! | [`engine`], [`server`] | run SQL on an engine of this host, or on a server; `excerpt`: their errors in short |
 //! | [`cover`], `fewest` | a small set of hops that explains bad pairs of ports |
-//! | [`answer`] | rows, and the confidence in them |
+//! | [`answer`], `cell` | rows, and the confidence in them; a cell in words |
 //! | `headline`, `coverage` | the sentence about the first row, or about what was looked at if nothing stands out |
 //! | [`page`] | the answer as text, JSON and HTML |
 
 pub mod answer;
+mod cell;
 pub mod cover;
 mod coverage;
 pub mod engine;
+mod excerpt;
 mod fewest;
 mod headline;
 pub mod page;

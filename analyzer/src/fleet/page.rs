@@ -3,8 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use super::Row;
-use super::answer::{Answer, Unit, cell};
+use super::answer::Answer;
+use super::cell::cell;
 use super::question::Column;
+use super::question::Unit;
 use crate::share::html;
 use crate::share::html::markup::Markup;
 use crate::util::layout::{Align, Table};

@@ -7,7 +7,7 @@
 
 use clap::ValueEnum;
 
-use super::answer::Unit::{self, Bytes, Count, Duration, Flag, Rate, Ratio, Score, Text, Time, Times};
+use self::Unit::{Bytes, Count, Duration, Flag, Rate, Ratio, Score, Text, Time, Times};
 use crate::findings::{CONNECTING, CREATING, Limits, PAST_VERBS};
 use crate::record::FOLLOWED_BY;
 use crate::util::definition::definitions;
@@ -99,6 +99,33 @@ pub enum Question {
     Stragglers,
     /// What happened when, over all hosts
     Timeline,
+}
+
+/// Unit of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Text.
+    Text,
+    /// A count.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// Bytes per second, displayed in bits per second.
+    Rate,
+    /// A fraction of 1.
+    Ratio,
+    /// A factor.
+    Times,
+    /// Nanoseconds.
+    Duration,
+    /// Robust z-score: distance from the median in robust standard deviations.
+    Score,
+    /// Unix seconds.
+    Time,
+    /// True, or unknown.
+    Flag,
+    /// Nanoseconds if the row's metric is `latency`, else a fraction of 1.
+    OfMetric,
 }
 
 /// A column of an answer.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::engine::first_lines;
+use super::excerpt::first_lines;
 use super::recording::{Dialect, source};
 use crate::record::TABLES;
 use crate::record::table::Table;

@@ -5,7 +5,7 @@
 //! needs around it: which flow has which ring, and percentiles.
 
 mod early;
-mod histogram;
+pub(super) mod histogram;
 mod merged;
 mod ring;
 pub mod tails;
@@ -25,11 +25,10 @@ use super::pairing::{NONE, Reverse};
 use crate::util::pack::pack;
 use early::{Early, EarlyMessage};
 use histogram::Distribution;
-pub use histogram::{Bucket, Completions, Histogram, Summary, Times};
+pub use histogram::{Bucket, Completions, Histogram, P99_SAMPLES, P999_SAMPLES, Summary, Times};
 pub use merged::{IntervalLatency, LatencyRange, MergedLatency};
 use ring::Ring;
 use tails::{LatencyTails, TailInterval};
-pub use tails::{P99_SAMPLES, P999_SAMPLES};
 
 /// Flows of requests that are timed at a time. Each takes 250 bytes; 750 more with 64 outstanding requests, and 800 for
 /// each class of requests and each operation with more than a few samples; in runs of more than 10 s another 300, or

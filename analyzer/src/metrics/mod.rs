@@ -58,7 +58,15 @@ pub(crate) const DEFINITIONS: [(&str, &[&[Definition]]); 5] = [
         ],
     ),
     ("Pauses", &[control::DEFINITIONS]),
-    ("Latency, bins", &[latency::tails::DEFINITIONS, traffic::hosts::DEFINITIONS, traffic::DEFINITIONS]),
+    (
+        "Latency, bins",
+        &[
+            latency::histogram::DEFINITIONS,
+            latency::tails::DEFINITIONS,
+            traffic::hosts::DEFINITIONS,
+            traffic::DEFINITIONS,
+        ],
+    ),
     (
         "Steps of a job",
         &[

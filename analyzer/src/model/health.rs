@@ -4,33 +4,12 @@ use rocescope_common::account::FlowKey;
 use rocescope_common::wire::frame::Addr;
 
 use super::Row;
+use super::level::Level;
 use super::signals::About;
 use crate::analysis::FlowId;
-use crate::findings::{Finding, Problem, Severity};
+use crate::findings::{Finding, Problem};
 use crate::sample::{Address, address};
 use crate::util::map::Map;
-
-/// Severity of a state or an event.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// No problem.
-    #[default]
-    Fine,
-    /// Costs throughput.
-    Warning,
-    /// Data was lost or rejected.
-    Critical,
-}
-
-impl From<Severity> for Level {
-    fn from(severity: Severity) -> Self {
-        match severity {
-            Severity::Info => Self::Fine,
-            Severity::Warning => Self::Warning,
-            Severity::Critical => Self::Critical,
-        }
-    }
-}
 
 const fn bit(kind: Problem) -> u32 {
     1 << kind as u8
@@ -240,6 +219,7 @@ impl FlowVerdicts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::findings::Severity;
 
     #[test]
     fn the_worst_active_finding_is_the_state_of_a_flow() {

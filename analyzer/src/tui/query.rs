@@ -1,6 +1,5 @@
 //! The filter of a view: the language of [`crate::filter`] over rows and events.
 
-use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use rocescope_common::account::{Event, FlowKey};
@@ -15,7 +14,7 @@ use crate::filter::fields::{CORE, Core, RULES};
 use crate::filter::{
     Expr, Facts, Field, Filter, FilterError, FlowFacts, Pattern, Test, Unit, Vocabulary, Word,
 };
-use crate::model::{Identity, Row};
+use crate::model::Row;
 use crate::sample::address;
 
 /// The fields of rows: the columns, then the kind of an event, then those that queue pairs of NICs alone have.
@@ -279,16 +278,4 @@ fn is_owned(owner: &QpOwner, word: &str) -> bool {
         .into_iter()
         .flatten()
         .any(|text| text.to_lowercase().contains(word))
-}
-
-/// The text of a row in which words are looked for: the part that does not change.
-#[must_use]
-pub fn text(id: &Identity, link: &str) -> String {
-    let key = &id.key;
-    let mut text = String::with_capacity(64);
-    // Writing to a string cannot fail.
-    let _ = write!(text, "{} {} ", address(key.family, key.src), address(key.family, key.dst));
-    let _ = write!(text, "qp{} {link}", key.dest_qp);
-    text.make_ascii_lowercase();
-    text
 }

@@ -366,7 +366,7 @@ pub fn parse_screen(name: &str) -> Result<Screen, String> {
 }
 
 fn find_screen(name: &str) -> Result<Screen, UnknownName<'_>> {
-    let known = || Screen::ALL.iter().map(|screen| screen.name()).collect();
+    let known = || Screen::TABS.iter().map(|screen| screen.name()).collect();
     Screen::from_name(name).ok_or_else(|| UnknownName { kind: "screen", name, known: known() })
 }
 

@@ -161,7 +161,7 @@ fn goes(input: Input, app: &mut App, key: Key) {
         }
         Input::Screen(number) => {
             press(app, &[key]);
-            assert_eq!(app.view.screen, Screen::ALL[number]);
+            assert_eq!(app.view.screen, Screen::TABS[number]);
         }
         Input::NextScreen => {
             press(app, &[key]);

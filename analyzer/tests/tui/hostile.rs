@@ -98,7 +98,7 @@ fn no_screen_draws_control_characters_of_names() {
             app.analyse_with(&mut analyst);
         }
         app.on_notice(named("notice"));
-        for screen in Screen::ALL {
+        for screen in Screen::TABS {
             let key = Key::Char(char::from(b'1' + screen as u8));
             // The list, its last line, and what opens on it.
             for keys in

@@ -237,7 +237,7 @@ fn is_filled(name: &str, text: &str, size: (u16, u16)) {
 /// Every screen at every size; where there is much room, none is half empty if there is something on each (`filled`).
 pub(super) fn every_size(name: &str, filled: bool, app: &mut App) {
     let problem = app.view.verdict().is_some_and(|verdict| verdict.headline.is_some());
-    for screen in Screen::ALL.into_iter().chain(problem.then_some(Screen::Problem)) {
+    for screen in Screen::TABS.into_iter().chain(problem.then_some(Screen::Problem)) {
         press(app, &[Key::Esc]);
         let number = [Key::Char(char::from(b'1' + screen as u8)), first(screen)];
         let keys: &[Key] = match screen {

@@ -12,7 +12,7 @@ use crate::build::with_ebpf;
 use crate::run::{cargo, run, step};
 use crate::setup;
 
-/// Name of the test (`source/live/queue_pair_load.rs`).
+/// Name of the test (`source/live/queue_pair_load_tests.rs`).
 const TEST: &str = "ten_thousand_queue_pairs_cost_little";
 
 /// Options of the measurement.

@@ -27,8 +27,7 @@ use self::proto::{
     CUMULATIVE, Data, Gauge, Histogram, HistogramPoint, LogsRequest, Metric, MetricsRequest, Number,
     NumberPoint, Resource, ResourceLogs, ResourceMetrics, Scope, ScopeLogs, ScopeMetrics, Sum,
 };
-use super::exposition::{Point, Series, Value};
-use super::registry::MetricKind;
+use super::metric::{MetricKind, Point, Series, Value};
 use crate::report::Report;
 
 /// Turns samples into requests. Samples must arrive in the order in which they were taken.

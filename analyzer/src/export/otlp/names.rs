@@ -1,7 +1,7 @@
 //! Names, units and attributes of OTLP for the metrics of the registry.
 
 use super::proto::KeyValue;
-use crate::export::registry::{Metric, MetricKind};
+use crate::export::metric::{Metric, MetricKind};
 
 /// First words of metric names that become a namespace: `rocescope_link_bytes` is `rocescope.link.bytes`.
 const GROUPS: [&str; 11] =

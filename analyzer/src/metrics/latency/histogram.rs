@@ -5,9 +5,18 @@ use std::sync::Arc;
 use rocescope_common::account::latency::{BUCKETS, COMPLETION_BUCKETS, COMPLETIONS, bounds, typical_bucket};
 use serde::Serialize;
 
-use super::tails::P99_SAMPLES;
+use crate::util::definition::definitions;
 use crate::util::pack::pack;
 use crate::util::packed_option::PackedOption;
+
+definitions! {
+    pub P99_SAMPLES: u64 = 100,
+        "Minimum samples of a 99th percentile",
+        "It then rests on one sample beyond it, or more";
+    pub P999_SAMPLES: u64 = 1_000,
+        "Minimum samples of a 99.9th percentile",
+        "It then rests on one sample beyond it, or more";
+}
 
 pack! {
     new Histogram;

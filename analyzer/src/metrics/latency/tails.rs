@@ -14,12 +14,6 @@ use crate::util::time::keep_most;
 const LENGTH_NS: u64 = EPISODE_GAP_NS;
 
 definitions! {
-    pub P99_SAMPLES: u64 = 100,
-        "Minimum samples of a 99th percentile",
-        "It then rests on one sample beyond it, or more";
-    pub P999_SAMPLES: u64 = 1_000,
-        "Minimum samples of a 99.9th percentile",
-        "It then rests on one sample beyond it, or more";
     SAMPLES: u64 = 500,
         "Minimum samples of a window of latencies",
         "Its 99th percentile rests on five of them. A flow with fewer has longer windows";

@@ -1,4 +1,5 @@
-//! A packet and its surroundings.
+//! What is known of a packet before it is judged: PSN, times and identification, the NAKs and requests around it; and
+//! the times that distinguish pauses, duplicates and retransmissions.
 
 use rocescope_common::wire::frame::UNKNOWN;
 

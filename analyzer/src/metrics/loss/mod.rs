@@ -18,7 +18,10 @@
 //! | `result` | the figures of a flow, as `sample` holds them |
 //! | `answers` | ACKs and NAKs of two hosts, and where they were captured |
 //! | `acks` | the latest PSN acknowledged, and timeouts whose packets had arrived |
-//! | `arrival` | a packet and its surroundings |
+//! | `arrival` | what is known of a packet before it is judged: its PSN, times, NAKs and requests around it |
+//! | `slot` | what is kept of a flow: its latest packets, and a sequence once one is needed |
+//! | `parallel` | PSNs of a flow that is spread over links: a packet at another tap is no gap |
+//! | `retired` | sums of flows that are gone |
 //! | `latest` | the latest packets of a sequence, and their order of sending |
 //! | `from_kernel` | the same from events of the kernel programs instead of packets |
 

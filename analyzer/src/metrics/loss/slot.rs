@@ -1,4 +1,5 @@
-//! State that is kept of each flow.
+//! What is kept of a flow: its latest packets, the answers to it, and, once PSNs are missing or behind, the state
+//! machine of its requests and that of its responses.
 
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;

@@ -5,7 +5,8 @@ use aya::programs::links::{FdLink, LinkOrder};
 use aya::programs::tc::{NlOptions, SchedClassifierLink, TcAttachOptions, TcHandle};
 use aya::programs::{ProgramError, TcAttachType, TcError, XdpMode as AyaXdpMode, tc};
 
-use super::load::{Programs, names, with_limit};
+use super::load::{Programs, with_limit};
+use super::names;
 use crate::host::net::filters;
 use crate::host::net::hook::{Ingress, Plan, XdpMode};
 use crate::host::net::interface::{Framing, Interface};

@@ -11,7 +11,8 @@ use rocescope_common::account::FlowKey;
 use rocescope_common::account::bin::{Bins as Cut, LONGEST_NS};
 use rocescope_common::account::message::{ByOperation, COUNTED_OPERATIONS, MessageCounts};
 
-use super::load::{Data, Programs};
+use super::load::Programs;
+use super::object::Data;
 use super::slots::OpenBin;
 use super::tables::Reading;
 use crate::filter::Filter;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 
-use super::Config;
+use super::config::Config;
 use super::control::{CHECK_INTERVAL, Notices, stop_requested};
 use super::counters::{LatestReadings, Reader, RemovedPorts};
 use super::ras::RasReader;

@@ -236,7 +236,7 @@ fn records_of_a_busy_host_fit_between_two_readings() {
     use rocescope_common::abi::qp::{QP_RECORDS_BYTES, QpRecord};
 
     use crate::source::live::counters::LIVES_PAUSE;
-    use crate::source::live::qp_probes::MOST_RECORDS;
+    use crate::source::live::probe::MOST_RECORDS;
 
     const PER_SECOND: u128 = 8 * 3_000 * 5;
     let most = QP_RECORDS_BYTES / (size_of::<QpRecord>() + 8);

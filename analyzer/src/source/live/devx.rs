@@ -10,7 +10,7 @@ use aya::Ebpf;
 use aya::maps::{MapData, RingBuf};
 use rocescope_common::abi::qp::{CommandRecord, QP_COMMANDS, command};
 
-use super::qp_probes::{attach, each, text};
+use super::probe::{attach, each, text};
 use crate::entity::lives::{DEVX, PAST_VERBS, PathChoices, QpControl, QpEvent, QpLife, REASON, timeout_ns};
 use crate::host::kernel::clock::WallClock;
 use crate::host::rdma::mlx5_command::{self, FUNCTION};

@@ -14,10 +14,46 @@ use rocescope_common::abi::Timing;
 use rocescope_common::account::latency::{Latency, RING, RetxRun};
 
 use super::bpf;
-use super::loss::Base;
 use super::slots::{Slots, mmap};
 use crate::host::kernel::clock::monotonic_ns;
+use crate::sample::Stats;
 use crate::util::map::Map;
+
+/// The counters of a sequence of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LossSignal {
+    /// Number of retransmitted packets.
+    pub(crate) repeats: u64,
+    /// Number of PSN gaps.
+    pub(crate) gaps: u64,
+}
+
+impl LossSignal {
+    fn of(stats: &Stats) -> Self {
+        Self { repeats: stats.psn.repeats, gaps: stats.psn.gaps }
+    }
+}
+
+/// The counters of a flow when the kernel began to report its gaps and retransmissions.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Base {
+    pub(crate) loss_signal: LossSignal,
+    pub(super) packets: u64,
+    pub(super) missing: u64,
+    /// Expected PSN of the sequence.
+    pub(super) expected: u32,
+}
+
+impl Base {
+    pub(crate) fn of(stats: &Stats) -> Self {
+        Self {
+            loss_signal: LossSignal::of(stats),
+            packets: stats.packets,
+            missing: stats.psn.missing,
+            expected: stats.psn.expected,
+        }
+    }
+}
 
 /// The entry of a request flow.
 #[derive(Clone, Copy, Debug)]

@@ -5,18 +5,17 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use anyhow::{Context as _, Result, anyhow, bail};
 use aya::maps::{HashMap, Map, MapData, PerCpuArray, RingBuf, Stack};
 use aya::programs::{Program, ProgramError, SchedClassifier, Xdp};
-use aya::{Ebpf, EbpfLoader, Pod};
+use aya::{Ebpf, EbpfLoader};
 use rocescope_common::abi::maps::MAX_LINKS;
-use rocescope_common::abi::post::{PostCounts, PostKey, PostWindow};
-use rocescope_common::abi::qp::{CommandRecord, QpRecord};
 use rocescope_common::abi::{
-    BenchStep, CpuState, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TIMED_FLOWS, TickClock, maps,
+    BenchStep, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TIMED_FLOWS, maps,
 };
 use rocescope_common::account::FlowKey;
 use rocescope_common::account::bin::{Bins, LONGEST_NS, LastExchange};
 use rocescope_common::account::latency::Latency;
 
 use super::latency::Times;
+use super::object::{CpuStateWords, Data, refused};
 use super::slots::Slots;
 use super::ticks;
 use crate::util::limit;
@@ -30,7 +29,7 @@ static TEST_OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"),
 /// Default size of the flow table.
 pub const DEFAULT_MAX_FLOWS: u32 = 65_536;
 
-pub mod names;
+pub use super::names;
 #[cfg(feature = "test-clock")]
 mod restart;
 #[cfg(test)]
@@ -80,39 +79,6 @@ impl LoadOptions {
         }
     }
 }
-
-/// Wrapper for map keys and values that aya requires.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-pub(crate) struct Data<T>(pub(crate) T);
-
-// SAFETY: integers and arrays of them without padding, see the assertions beside the types.
-unsafe impl Pod for Data<LinkCounters> {}
-// SAFETY: as above.
-unsafe impl Pod for Data<FlowKey> {}
-// SAFETY: as above.
-unsafe impl Pod for Data<ExtraKey> {}
-// SAFETY: as above.
-unsafe impl Pod for Data<ExtraValue> {}
-// SAFETY: as above.
-unsafe impl Pod for Data<CpuStateWords> {}
-// SAFETY: as above.
-unsafe impl Pod for Data<BenchStep> {}
-// SAFETY: as above.
-unsafe impl Pod for Data<TickClock> {}
-// SAFETY: as above.
-unsafe impl Pod for Data<PostKey> {}
-// SAFETY: as above.
-unsafe impl Pod for Data<PostCounts> {}
-// SAFETY: as above.
-unsafe impl Pod for Data<PostWindow> {}
-// SAFETY: as above.
-unsafe impl Pod for Data<QpRecord> {}
-// SAFETY: as above.
-unsafe impl Pod for Data<CommandRecord> {}
-
-/// A [`CpuState`] as words, of which the first are its counts: the rest is only used by the kernel programs.
-pub(crate) type CpuStateWords = [u64; size_of::<CpuState>() / 8];
 
 /// The mapping of interface indices to link indices, see [`Link::index`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -455,38 +421,6 @@ pub(super) fn with_limit(error: anyhow::Error) -> anyhow::Error {
         Some(remedy) => anyhow!("too many open files; {remedy}"),
         None => error,
     }
-}
-
-pub(super) fn refused(name: &str, error: ProgramError) -> anyhow::Error {
-    if let Some(remedy) = limit::reached(&error) {
-        let cause = match &error {
-            ProgramError::LoadError { io_error, .. } => limit::words(&io_error.to_string()),
-            other => limit::chain(other),
-        };
-        return anyhow!("cannot load program {name}: {cause}; {remedy}");
-    }
-    match error {
-        ProgramError::LoadError { io_error, verifier_log } => {
-            let log = verifier_log.to_string();
-            let log = log.trim();
-            if log.is_empty() {
-                anyhow!("the kernel rejected program {name}: {io_error}")
-            } else {
-                anyhow!(
-                    "the kernel's verifier refused program {name}: {io_error}. This is a fault of \
-                     rocescope with this kernel; please report it with `uname -r` and these last \
-                     lines of its reasons:\n{}",
-                    tail(log, 12)
-                )
-            }
-        }
-        other => anyhow!("cannot load program {name}: {}", limit::chain(&other)),
-    }
-}
-
-fn tail(text: &str, lines: usize) -> String {
-    let all: Vec<&str> = text.lines().collect();
-    all[all.len().saturating_sub(lines)..].join("\n")
 }
 
 #[cfg(test)]

@@ -12,51 +12,15 @@ use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
-use super::latency::Change;
+use super::latency::{Base, Change, LossSignal};
 use super::load::Programs;
 use super::pairing::Pairs;
 use crate::host::kernel::clock::WallClock;
 use crate::metrics::loss::from_kernel::KernelEvent;
 use crate::metrics::loss::{AckState, Collector, Loss, REORDER_WINDOW_NS, Unfollowed};
 use crate::metrics::traffic::BIN_NS;
-use crate::sample::{FlowSample, Stats};
+use crate::sample::FlowSample;
 use crate::util::map::{Map, Set};
-
-/// The counters of a sequence of requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LossSignal {
-    /// Number of retransmitted packets.
-    pub(crate) repeats: u64,
-    /// Number of PSN gaps.
-    pub(crate) gaps: u64,
-}
-
-impl LossSignal {
-    fn of(stats: &Stats) -> Self {
-        Self { repeats: stats.psn.repeats, gaps: stats.psn.gaps }
-    }
-}
-
-/// The counters of a flow when the kernel began to report its gaps and retransmissions.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Base {
-    pub(crate) loss_signal: LossSignal,
-    packets: u64,
-    missing: u64,
-    /// Expected PSN of the sequence.
-    expected: u32,
-}
-
-impl Base {
-    pub(crate) fn of(stats: &Stats) -> Self {
-        Self {
-            loss_signal: LossSignal::of(stats),
-            packets: stats.packets,
-            missing: stats.psn.missing,
-            expected: stats.psn.expected,
-        }
-    }
-}
 
 /// A flow whose gaps and retransmissions the kernel reports.
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,7 @@ use aya::programs::uprobe::{UProbeLinkId, UProbeScope};
 use aya::{Ebpf, EbpfLoader};
 use rocescope_common::abi::post::{POST_QPS, POST_WINDOW, PostCounts, PostKey, PostWindow};
 
-use super::load::Data;
+use super::object::Data;
 use crate::entity::owners::QpOwner;
 use crate::entity::posts::Posts;
 use crate::host::kernel::Capability;

@@ -1,19 +1,18 @@
 //! Programs on the kernel's control path of queue pairs: loading, attaching, reading their records.
 
-use std::ffi::CStr;
 use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow};
 use aya::maps::{HashMap as BpfHashMap, MapData, PerCpuArray, RingBuf};
 use aya::programs::KProbe;
-use aya::{Ebpf, EbpfLoader, Pod};
+use aya::{Ebpf, EbpfLoader};
 use rocescope_common::abi::qp::{
     ABSENT, BY_PROCESS, Call, LONGEST_CALL_NS, QP_CALLS, QP_COUNTS, QP_RECORDS, QpRecord, count, kind,
 };
 
 use super::devx::Devx;
-use super::load::Data;
+use super::probe::{MOST_RECORDS, attach, each, text};
 use super::qp_pods::Pods;
 use crate::entity::lives::{Calls, KERNEL, QpControl, QpEvent, QpLife, REASON, VERBS, timeout_ns};
 use crate::host::kernel::clock::{WallClock, monotonic_ns};
@@ -46,8 +45,6 @@ const PROBES: [(&str, &[&str]); 9] = [
 /// Function of bnxt_re that receives the firmware's reason for a queue pair in the error state, and its program.
 const REASONS: (&str, &str) = ("bnxt_re_aeq_handler", "rocescope_qp_reason");
 
-/// Maximum number of records read at a time: more than a ring buffer holds.
-pub(super) const MOST_RECORDS: usize = 4_096;
 /// Interval of searches for calls that have not returned, while their number stays the same.
 const SEARCH_NS: u64 = 500 * NS_PER_MS;
 
@@ -269,20 +266,6 @@ pub(super) fn for_administrators(root: &Path) -> String {
     })
 }
 
-/// Loads a program and attaches it to a function.
-///
-/// # Errors
-/// If the kernel refuses.
-pub(super) fn attach(ebpf: &mut Ebpf, name: &str, function: &str) -> Result<()> {
-    let program: &mut KProbe = ebpf
-        .program_mut(name)
-        .ok_or_else(|| anyhow!("the kernel object has no program {name}"))?
-        .try_into()?;
-    program.load().with_context(|| format!("the kernel refused the program {name}"))?;
-    program.attach(function, 0).with_context(|| format!("{function} cannot be probed"))?;
-    Ok(())
-}
-
 /// Attaches the probe of bnxt_re's reasons if its module is loaded; on failure returns the function and the reason.
 fn attach_bnxt(ebpf: &mut Ebpf, root: &HostRoot, offset: Result<u32, String>) -> Option<(String, String)> {
     if !root.exists(&format!("/sys/module/{BNXT}")) {
@@ -291,21 +274,6 @@ fn attach_bnxt(ebpf: &mut Ebpf, root: &HostRoot, offset: Result<u32, String>) ->
     let (function, program) = REASONS;
     let attached = offset.map_err(|why| anyhow!(why)).and_then(|_| attach(ebpf, program, function));
     attached.err().map(|why| (function.to_owned(), format!("{why:#}")))
-}
-
-/// Takes up to [`MOST_RECORDS`] records from a ring buffer.
-pub(super) fn each<T>(ring: &mut RingBuf<MapData>, mut take: impl FnMut(&T))
-where
-    Data<T>: Pod,
-{
-    for _ in 0..MOST_RECORDS {
-        let Some(item) = ring.next() else { break };
-        if item.len() == size_of::<T>() {
-            // SAFETY: any bytes are valid for a `Pod`, and the length was checked.
-            let Data(record) = unsafe { item.as_ptr().cast::<Data<T>>().read_unaligned() };
-            take(&record);
-        }
-    }
 }
 
 /// Identity of the modules with probes: the directory of a module is a new one after reloading.
@@ -456,11 +424,6 @@ impl Reader<'_> {
     }
 }
 
-pub(super) fn text(bytes: &[u8]) -> Option<String> {
-    let text = CStr::from_bytes_until_nul(bytes).ok()?.to_string_lossy();
-    (!text.is_empty()).then(|| text.into_owned())
-}
-
 /// `enum ib_event_type` of rdma/ib_verbs.h.
 fn event_name(event: u32) -> String {
     const NAMES: [&str; 20] = [
@@ -596,5 +559,5 @@ mod tests {
 }
 
 #[cfg(test)]
-#[path = "queue_pair_load.rs"]
+#[path = "queue_pair_load_tests.rs"]
 mod load;

@@ -3,7 +3,7 @@
 
 use anyhow::{Error, Result, anyhow};
 
-use super::Config;
+use super::config::Config;
 use super::control::Notices;
 use super::counters_only::CountersOnly;
 use super::source::{Loaded, Source};

@@ -17,15 +17,16 @@ use tokio::time::Instant;
 
 use super::attach::{Attached, attach};
 use super::bins::{self, Bins};
+use super::config::Config;
 use super::control::{CHECK_INTERVAL, Notices, stop_requested};
 use super::counters::{Reader, RemovedPorts};
 use super::ecn::Ecn;
+use super::event;
 use super::load::{LoadOptions, Programs, with_limit};
 use super::loss::Losses;
 use super::pairing::Pairs;
 use super::ras::RasReader;
 use super::tables::Tables;
-use super::{Config, event};
 use crate::host::kernel::clock::{WallClock, monotonic_ns};
 use crate::host::kernel::{KernelVersion, raise_memlock};
 use crate::host::net::drops::{self, RxDrops};

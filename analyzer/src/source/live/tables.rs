@@ -12,7 +12,8 @@ use rocescope_common::account::{FlowKey, Mixed};
 use rustix::mm::{Advice, madvise};
 
 use super::bpf;
-use super::load::{Data, Programs};
+use super::load::Programs;
+use super::object::Data;
 use super::slots::{OpenBin, Place};
 use crate::sample::{Extra, FlowSample, Flows, LinkSample, Retired, SpareList, Stats, from_kernel};
 use crate::source::flows::retire::RetiredTuples;

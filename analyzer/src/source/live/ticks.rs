@@ -13,7 +13,8 @@ use aya::maps::{Array, MapData};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
 use rocescope_common::abi::{TickClock, maps};
 
-use super::load::{Data, names, refused};
+use super::names;
+use super::object::{Data, refused};
 use crate::host::kernel::clock::monotonic_ns;
 
 /// Ticks last 1 to 10 ms.

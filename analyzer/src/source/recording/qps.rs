@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::state::small;
 use crate::entity::contexts::{Blamed, ContextSample, Contexts};
 use crate::entity::devices::{PortSample, QpSample, QpSource};
 use crate::entity::lives::{
@@ -28,6 +27,11 @@ const MOST_ENDED: usize = 4_096;
 
 /// Device and number of a queue pair.
 type Key = (Shared, u64);
+
+/// Converts a number of a column; `none` if unknown or out of range.
+pub(super) fn small<T: TryFrom<u64>>(number: Option<u64>, none: T) -> T {
+    number.and_then(|number| T::try_from(number).ok()).unwrap_or(none)
+}
 
 /// Queue pairs so far.
 #[derive(Debug, Default)]

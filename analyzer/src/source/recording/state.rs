@@ -13,7 +13,7 @@ use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::{PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
 use serde_json::Value;
 
-use super::qps::QueuePairs;
+use super::qps::{QueuePairs, small};
 use super::steps::Steps;
 use crate::entity::devices::{Devices, PauseSample, PortSample, SourceSample};
 use crate::ethernet::lldp::Neighbour;
@@ -123,11 +123,6 @@ struct Flow {
     /// The losses are those of responses alone.
     is_of_responses: bool,
     times: Option<Box<MergedLatency>>,
-}
-
-/// Converts a number of a column; `none` if unknown or out of range.
-pub(super) fn small<T: TryFrom<u64>>(number: Option<u64>, none: T) -> T {
-    number.and_then(|number| T::try_from(number).ok()).unwrap_or(none)
 }
 
 /// Adds a difference that may be negative, to correct the sum.

@@ -11,7 +11,8 @@ use crate::tui::overlay::{OpenedEvent, Overlay};
 use crate::tui::prompt::{Prompt, PromptEffect, Purpose};
 use crate::tui::screen::Screen;
 use crate::tui::screens::flows::choice::Chosen;
-use crate::tui::screens::{Effect, nic, packet};
+use crate::tui::screens::page::Effect;
+use crate::tui::screens::{nic, packet};
 use crate::tui::table::Group;
 use crate::util::layout::plain;
 
@@ -73,7 +74,7 @@ impl App {
                 return self.apply(effect);
             }
             Input::Screen(number) => {
-                if let Some(screen) = Screen::ALL.get(number) {
+                if let Some(screen) = Screen::TABS.get(number) {
                     self.show_screen(*screen);
                 }
             }
@@ -81,7 +82,7 @@ impl App {
                 self.show_screen(if self.view.screen == Screen::Nic { Screen::Qps } else { Screen::Nic });
             }
             Input::NextScreen => self.show_screen(self.tab().turn(1)),
-            Input::PreviousScreen => self.show_screen(self.tab().turn(Screen::ALL.len() - 1)),
+            Input::PreviousScreen => self.show_screen(self.tab().turn(Screen::TABS.len() - 1)),
             Input::Filter => {
                 // The screens that have lists of what it filters.
                 if !matches!(self.view.screen, Screen::Qps | Screen::Events | Screen::Nic) {

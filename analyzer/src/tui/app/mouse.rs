@@ -9,7 +9,7 @@ use crate::tui::cursor::Move;
 use crate::tui::key::{Binding, Input, KEYMAP};
 use crate::tui::overlay::Overlay;
 use crate::tui::screen::Screen;
-use crate::tui::screens::Effect;
+use crate::tui::screens::page::Effect;
 
 /// Rows that one notch of the wheel moves.
 const NOTCH: usize = 3;

@@ -172,7 +172,7 @@ impl App {
 
     /// The same after a scroll, which leaves the content as it is.
     pub(in crate::tui) fn keep_scrolled(&mut self) {
-        for screen in Screen::ALL.into_iter().chain([Screen::Problem, Screen::Nic]) {
+        for screen in Screen::all() {
             self.screens.page_mut(screen).keep_in_view(&self.view);
         }
     }

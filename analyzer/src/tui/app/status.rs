@@ -13,7 +13,7 @@ use crate::sample::SourceKind;
 use crate::tui::key::Input;
 use crate::tui::overlay::Overlay;
 use crate::tui::prompt::{Prompt, Purpose};
-use crate::tui::screens::Hint;
+use crate::tui::screens::page::Hint;
 use crate::tui::theme;
 use crate::tui::timeline::End;
 use crate::tui::widgets::{Spans, cut, join, line};

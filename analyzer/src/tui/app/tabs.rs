@@ -22,7 +22,7 @@ const NAMED: u16 = 72;
 #[must_use]
 pub(super) fn all(app: &App) -> Vec<(std::ops::Range<u16>, Screen)> {
     let mut x = 0;
-    let tabs = Screen::ALL.into_iter().map(|screen| {
+    let tabs = Screen::TABS.into_iter().map(|screen| {
         let width = tab(app, screen).chars().count();
         let start = x;
         x += u16::try_from(width).unwrap_or(0);

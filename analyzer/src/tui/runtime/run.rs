@@ -9,12 +9,11 @@ use anyhow::{Context as _, Result, bail};
 use ratatui::crossterm::event::{
     self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use super::background::{Background, WorkResult};
 use super::inbox::{Inbox, UpdatesSince};
 use super::terminal::{GONE, Guard};
-use super::wait::{Waiter, WakeReason};
+use super::wait::{ENDING, Waiter, WakeReason};
 use crate::source::feed::{Command, Feed};
 use crate::tui::analysis::Analysis;
 use crate::tui::app::{Action, App, End};
@@ -24,8 +23,6 @@ use crate::tui::preparation::{Preparation, Prepared};
 use crate::tui::{Options, draw};
 use crate::util::memory;
 
-/// Signals that end the program, with the terminal given back.
-pub(super) const ENDING: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
 /// Longest time that the loop waits for a key before it takes updates, and draws what they changed.
 const TICK: Duration = Duration::from_millis(200);
 /// Time between two samples that are taken, at least.

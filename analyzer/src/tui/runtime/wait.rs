@@ -10,7 +10,10 @@ use anyhow::{Context as _, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::SigId;
-use signal_hook::consts::SIGWINCH;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
+
+/// Signals that end the program, with the terminal given back.
+pub(super) const ENDING: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
 
 /// The terminal library's own waiting spins through the last millisecond of every wait; this one sleeps.
 #[derive(Debug)]
@@ -61,7 +64,7 @@ impl Waiter {
         signals.set_nonblocking(true).context("signals cannot be handled")?;
         written.set_nonblocking(true).context("signals cannot be handled")?;
         let mut waiter = Self { tty, signals, written, handlers: Vec::new() };
-        for signal in super::run::ENDING.into_iter().chain([SIGWINCH]) {
+        for signal in ENDING.into_iter().chain([SIGWINCH]) {
             let end = waiter.written.try_clone().context("signals cannot be handled")?;
             let handler = signal_hook::low_level::pipe::register(signal, end);
             waiter.handlers.push(handler.context("signals cannot be handled")?);

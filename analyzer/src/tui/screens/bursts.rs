@@ -10,8 +10,9 @@ use ratatui::text::Line;
 use serde_json::{Value, json};
 
 use self::strip::{AXIS, Strip, recent, run};
-use super::overview::chart;
-use super::{Lines, Page, Spans, counted, empty, export_table, overview};
+use super::page::Page;
+use super::timeline::chart;
+use super::{empty, export_table, link_names, timeline};
 use crate::metrics::steps::Step;
 use crate::metrics::traffic::bins::Bursts;
 use crate::model::Level;
@@ -23,8 +24,8 @@ use crate::tui::export::ExportTable;
 use crate::tui::layout::Layout;
 use crate::tui::theme;
 use crate::tui::view::View;
-use crate::tui::widgets::beside;
 use crate::tui::widgets::panel::{Title, panel, section};
+use crate::tui::widgets::{Lines, Spans, beside, counted, scrolled};
 use crate::util::layout::tap_name;
 use crate::util::numbers::share;
 use crate::util::units;
@@ -128,16 +129,14 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &BurstsScreen) 
         empty::because(buffer, area, "No load bins in this run.", help);
         let used = at.body.height.min(4);
         let below = Rect { y: at.body.y + used, height: at.body.height - used, ..at.body };
-        if let Some(data) =
-            view.data.as_ref().filter(|_| at.boxed() && below.height >= overview::TIMELINE_BELOW)
-        {
-            overview::timeline_in(buffer, below, true, view, data);
+        if let Some(data) = view.data.as_ref().filter(|_| at.boxed() && below.height >= timeline::BELOW) {
+            timeline::render_in(buffer, below, true, view, data);
         }
         return;
     }
     let about = "load in bins, steps of the job, incast";
     panel(buffer, at.body, at.boxed(), Title { name: "BURSTS", about, hint: "↑ ↓ scroll" });
-    super::scrolled(buffer, area, &lines, screen.scroll.offset);
+    scrolled(buffer, area, &lines, screen.scroll.offset);
 }
 
 /// Charts of all links.
@@ -251,7 +250,7 @@ pub(super) fn busiest(view: &View, (width, height): (usize, usize)) -> Vec<Line<
 fn name(sample: &Sample, at: usize) -> String {
     sample.links.get(at).map_or_else(String::new, |link| {
         let name = tap_name(&link.name);
-        format!("{name} {}", super::links::direction(link.direction)).trim_end_matches(" -").to_owned()
+        format!("{name} {}", link_names::direction(link.direction)).trim_end_matches(" -").to_owned()
     })
 }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use ratatui::text::Line;
 
-use super::{Spans, cut};
 use crate::analysis::{FaultRank, PortCounter};
 use crate::entity::contexts::ContextSample;
 use crate::entity::devices::{Devices, PortSample, QpSample};
@@ -16,6 +15,7 @@ use crate::tui::theme;
 use crate::tui::trail::PortRates;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::section;
+use crate::tui::widgets::{Spans, cut};
 use crate::util::units;
 
 /// Queue pairs shown of a port, at most.

@@ -5,7 +5,6 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 use rocescope_common::wire::SkipReason;
 
-use super::line;
 use crate::entity::devices::PortSample;
 use crate::report::text::nccl_summary;
 use crate::sample::SourceKind;
@@ -14,6 +13,7 @@ use crate::tui::data::Data;
 use crate::tui::theme;
 use crate::tui::timeline::End;
 use crate::tui::view::View;
+use crate::tui::widgets::line;
 use crate::util::units;
 use crate::util::wrap::hanging;
 

@@ -6,7 +6,8 @@ use ratatui::text::{Line, Span};
 use rocescope_common::account::{Event, FlowKey};
 use serde_json::json;
 
-use super::{Effect, Hints, Page, Spans, WIDEST, click_list, cut, export_table, line, overview, packet};
+use super::page::{Effect, Hints, Page, click_list};
+use super::{export_table, packet, timeline};
 use crate::model::Level;
 use crate::sample::address;
 use crate::tui::column::{self, compact};
@@ -19,7 +20,7 @@ use crate::tui::overlay::OpenedEvent;
 use crate::tui::screen::Screen;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{BOXED, Title, frame_height, inner, panel};
-use crate::tui::widgets::whole;
+use crate::tui::widgets::{Spans, WIDEST, cut, line, scrolled, select, whole};
 use crate::tui::{names, theme};
 use crate::util::time::NS_PER_S;
 use crate::util::units;
@@ -194,7 +195,7 @@ fn previewed<'a>(view: &'a View, cursor: &Cursor) -> Option<EntryAt<'a>> {
 /// Parts below the list, as far as there is room: all signals over time, and the headers of an event.
 fn below(buffer: &mut Buffer, areas: &Areas, boxed: bool, view: &View, cursor: &Cursor) {
     if let Some(data) = &view.data {
-        overview::timeline_in(buffer, areas.timeline, boxed, view, data);
+        timeline::render_in(buffer, areas.timeline, boxed, view, data);
     }
     if let Some(listed) = previewed(view, cursor).filter(|_| !areas.headers.is_empty()) {
         let about = route(&listed.entry.key);
@@ -203,7 +204,7 @@ fn below(buffer: &mut Buffer, areas: &Areas, boxed: bool, view: &View, cursor: &
         let area = Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area };
         let mut lines = packet::lines_in(view, OpenedEvent::latest(listed), usize::from(area.width), false);
         lines.truncate(usize::from(area.height));
-        super::scrolled(buffer, area, &lines, 0);
+        scrolled(buffer, area, &lines, 0);
     }
 }
 
@@ -230,7 +231,7 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, cursor: Cursor) {
     for (place, listed) in visible {
         line(buffer, list, y, &aligned(listed, view, (word, flow), usize::from(list.width)));
         if cursor.selected == Some(place) {
-            super::select(buffer, Rect { y: list.y + y, height: 1, ..list });
+            select(buffer, Rect { y: list.y + y, height: 1, ..list });
         }
         y += 1;
     }

@@ -2,26 +2,21 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
-use ratatui::style::Style;
 use ratatui::text::Line;
-use serde_json::json;
 
-use super::overview::{self, problems};
-use super::{Effect, Hints, Page, Spans, click_list, cut, empty, line, problem};
+use super::finding_lines::{BLIND, NAME, blind_spots, labelled, mark, since, table};
+use super::overview::problems;
+use super::page::{Effect, Hints, Page, click_list};
+use super::{empty, problem, timeline};
 use crate::findings::{DataEnd, Finding, Problem, Severity};
-use crate::model::{Level, Model};
-use crate::sample::SourceKind;
-use crate::sample::tunnels::not_decoded_live;
-use crate::tui::analysis::Analysis;
 use crate::tui::cursor::{Cursor, Move};
-use crate::tui::data::Data;
 use crate::tui::export::ExportTable;
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::theme;
-use crate::tui::view::{AsOf, Concluded, View};
+use crate::tui::view::{Concluded, View};
 use crate::tui::widgets::panel::{BOXED, Title, frame_height, panel};
-use crate::util::numbers::share;
+use crate::tui::widgets::{Spans, cut, line, select};
 use crate::util::units;
 use crate::util::wrap::wrap;
 
@@ -99,11 +94,10 @@ impl Page for FindingsScreen {
             let used = at.body.height.min(4);
             let below = Rect { y: at.body.y + used, height: at.body.height - used, ..at.body };
             let own = u16::try_from(blind.len()).unwrap_or(u16::MAX).saturating_add(frame_height(boxed));
-            let own =
-                if boxed && own + overview::TIMELINE_BELOW <= below.height { own } else { below.height };
+            let own = if boxed && own + timeline::BELOW <= below.height { own } else { below.height };
             part(buffer, Rect { height: own, ..below }, boxed, BLIND, &blind);
             let rest = Rect { y: below.y + own, height: below.height - own, ..below };
-            overview::timeline_in(buffer, rest, boxed, view, data);
+            timeline::render_in(buffer, rest, boxed, view, data);
             return;
         }
         let list = at.findings(concluded.findings.len());
@@ -119,8 +113,6 @@ impl Page for FindingsScreen {
         texts(buffer, below, boxed, (&concluded, first), &blind, view);
     }
 }
-
-pub(super) const BLIND: &str = "BLIND SPOTS AND DROPS";
 
 /// The text of the selected finding, those of the next ones as far as there is room, and what cannot be seen.
 fn texts(
@@ -207,51 +199,12 @@ fn titles(buffer: &mut Buffer, list: Rect, concluded: &Concluded<'_>, cursor: Cu
     for (y, (place, finding)) in (0..).zip(rows) {
         line(buffer, list, y, &title(finding, usize::from(list.width)));
         if cursor.selected == Some(place) {
-            super::select(buffer, Rect { y: list.y + y, height: 1, ..list });
+            select(buffer, Rect { y: list.y + y, height: 1, ..list });
         }
     }
     if shown < left.min(page) {
         let text = format!("   +{} more", left - shown);
         line(buffer, list, list.height.saturating_sub(1), &Line::styled(text, theme::DIM));
-    }
-}
-
-/// The time that findings cover, in words.
-pub(in crate::tui) fn since(as_of: AsOf) -> String {
-    match as_of {
-        AsOf::Now => "since the start".to_owned(),
-        AsOf::Earlier(time_ns) => format!("from the start to {}", units::clock_utc(time_ns)),
-        AsOf::Later(time_ns) => {
-            format!("of {}, later than the snapshot shown", units::clock_utc(time_ns))
-        }
-    }
-}
-
-/// Findings as a table.
-pub(super) fn table<'a>(findings: impl Iterator<Item = &'a Finding>) -> ExportTable {
-    let mut table =
-        ExportTable::new(&["id", "severity", "title", "evidence", "flows", "advice", "last_seen_ns"]);
-    table.rows = findings
-        .map(|finding| {
-            vec![
-                json!(finding.id),
-                json!(finding.severity),
-                json!(finding.title),
-                json!(finding.evidence),
-                json!(finding.flows),
-                json!(finding.advice),
-                json!(finding.last_seen_ns),
-            ]
-        })
-        .collect();
-    table
-}
-
-/// Symbol of a finding. One for information has no level: it has neither colour nor alarm.
-pub(super) fn mark(finding: &Finding) -> (&'static str, Style) {
-    match finding.severity {
-        Severity::Info => ("·", theme::DIM),
-        severity => theme::mark(severity.into(), finding.active),
     }
 }
 
@@ -306,20 +259,6 @@ fn end(view: &View, concluded: &Concluded<'_>) -> DataEnd {
     DataEnd { recorded: false, ..view.data_end(concluded.end_ns) }
 }
 
-/// Columns of a part's name, the spaces around it included.
-const NAME: usize = 11;
-
-/// A text with its name before it.
-pub(super) fn labelled(name: &str, text: &str, width: usize) -> Vec<Line<'static>> {
-    let line = |(at, text): (usize, String)| {
-        let mut spans = Spans::default();
-        spans.push(format!(" {:<9} ", if at == 0 { name } else { "" }), theme::DIM);
-        spans.push(text, theme::PLAIN);
-        spans.into_line()
-    };
-    wrap(text, width.saturating_sub(NAME + 1)).into_iter().enumerate().map(line).collect()
-}
-
 /// Everything about one finding.
 fn text(finding: &Finding, end: DataEnd, width: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
@@ -356,102 +295,6 @@ fn text(finding: &Finding, end: DataEnd, width: usize) -> Vec<Line<'static>> {
     for (name, ids) in [("Caused by", &finding.causes), ("Leads to", &finding.effects)] {
         if !ids.is_empty() {
             part(name, ids.join(", "));
-        }
-    }
-    lines
-}
-
-/// Capture loss, and what this source cannot show, with the reason; worst first.
-fn blind(data: &Data, analysis: &Analysis, filtered: bool) -> Vec<(Level, String)> {
-    let mut blind = Vec::new();
-    let model = &data.model;
-    if model.lost.any() {
-        let when = if model.losing { "still growing" } else { "not growing" };
-        blind.push((Level::Warning, format!("capture loss: {} ({when})", super::own_losses(&model.lost))));
-    }
-    for port in analysis.report.facts.coverage.iter().filter(|port| port.why.is_some()) {
-        let seen = units::ratio(port.ratio.map(|ratio| ratio.min(1.0)));
-        let why = port.why.as_deref().unwrap_or_default();
-        let did = if port.direction == "ingress" { "received" } else { "sent" };
-        let (device, number) = (&port.device, port.port);
-        let text = format!("coverage: {seen} of the packets {did} by {device} port {number} captured: {why}");
-        blind.push((Level::Warning, text));
-    }
-    blind.extend(unclassified(model));
-    if model.retired_flows > 0 {
-        let n = units::count(model.retired_flows);
-        blind.push((Level::Fine, format!("{n} flows retired: counted in totals, not listed as rows")));
-    }
-    if !model.rows.is_empty() && !analysis.timed {
-        let why = match model.kind {
-            SourceKind::Live => "latency: not available for these queue pairs",
-            SourceKind::Replay => "latency: needs requests and their responses in the same capture",
-        };
-        blind.push((Level::Fine, why.into()));
-    }
-    if !analysis.owned {
-        blind.push((
-            Level::Fine,
-            "process/pod: not available from this source (no RDMA device information)".into(),
-        ));
-    }
-    if filtered {
-        blind.push((Level::Fine, "packets excluded by --filter are not in any flow".into()));
-    }
-    if model.kind == SourceKind::Live {
-        let hardware = "hardware-offloaded RoCE bypasses XDP and TC";
-        blind.push((Level::Fine, hardware.into()));
-    } else if model.lost.capture_drops.is_none() {
-        blind.push((Level::Fine, "drops: not recorded in the capture file".into()));
-    }
-    blind
-}
-
-/// Reasons why frames could not be classified.
-fn unclassified(model: &Model) -> Vec<(Level, String)> {
-    let mut blind = Vec::new();
-    let frames = model.frames();
-    for (reason, counter) in &model.skipped {
-        use rocescope_common::wire::SkipReason;
-        let cut = matches!(
-            reason,
-            SkipReason::Truncated
-                | SkipReason::TruncatedHeaders
-                | SkipReason::TunnelUnparsed
-                | SkipReason::Ipv6ExtUnparsed
-                | SkipReason::Malformed
-        );
-        let tunnels = (model.kind == SourceKind::Live && *reason == SkipReason::TunnelUnparsed)
-            .then(|| not_decoded_live(counter.packets))
-            .flatten();
-        if let Some(sentence) = tunnels {
-            blind.push((Level::Warning, sentence));
-        } else if cut {
-            let share = units::ratio(Some(share(counter.packets, frames)));
-            let text =
-                format!("{}: {share} of frames could not be classified: {}", reason.name(), reason.meaning());
-            blind.push((Level::Warning, text));
-        }
-    }
-    blind
-}
-
-/// Drops and blind spots of rocescope, worst first.
-pub(super) fn blind_spots(view: &View, width: usize) -> Vec<Line<'static>> {
-    let (Some(data), Some(analysis)) = (&view.data, &view.analysis) else { return Vec::new() };
-    let blind = blind(data, analysis, view.options.source_filtered);
-    let mut lines = Vec::new();
-    if blind.is_empty() {
-        lines.push(Line::styled(" none", theme::DIM));
-    }
-    for (level, text) in &blind {
-        for (i, part) in wrap(text, width.saturating_sub(4)).into_iter().enumerate() {
-            let symbol = match (i, level) {
-                (0, Level::Fine) => "·",
-                (0, level) => theme::symbol(*level),
-                _ => " ",
-            };
-            lines.push(Line::styled(format!(" {symbol} {part}"), theme::text(*level)));
         }
     }
     lines

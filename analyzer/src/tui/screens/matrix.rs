@@ -7,8 +7,9 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 use serde_json::json;
 
-use self::pairs::{Unit, figure, pairs};
-use super::{Effect, Hints, Page, Spans, counted, cut, empty, line, overview};
+use self::pairs::{Unit, figure, level, pairs};
+use super::page::{Effect, Hints, Page};
+use super::{empty, timeline};
 use crate::findings::Problem;
 use crate::model::Level;
 use crate::sample::Address;
@@ -23,6 +24,7 @@ use crate::tui::table::Table;
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{Title, frame_height, inner, panel};
+use crate::tui::widgets::{Spans, counted, cut, line, select};
 use crate::util::units;
 
 /// Width of a cell with a value, and of one without, the space before it included.
@@ -200,7 +202,7 @@ fn parts(layout: &Layout, view: &View, cell: (usize, usize)) -> (Rect, Rect) {
     let below = body.bottom().saturating_sub(grid.used(&data.matrix) + 1 + frame);
     let used = grid.list.x.saturating_sub(body.x).saturating_add(LIST + 2);
     let is_beside = grid.list.height > 0 && grid.list.x > grid.area.x;
-    if below >= overview::TIMELINE_BELOW || !is_beside || used + BESIDE > body.width {
+    if below >= timeline::BELOW || !is_beside || used + BESIDE > body.width {
         return whole;
     }
     let left = Rect { width: used, ..body };
@@ -303,8 +305,7 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &MatrixScreen) 
     let lines = members.as_ref().map_or(0, |table| u16::try_from(table.order.len()).unwrap_or(u16::MAX));
     let listed =
         if members.is_some() { lines.saturating_add(1 + frame_height(at.boxed())).min(below) } else { 0 };
-    let timeline =
-        if known && at.boxed() && below - listed >= overview::TIMELINE_BELOW { below - listed } else { 0 };
+    let timeline = if known && at.boxed() && below - listed >= timeline::BELOW { below - listed } else { 0 };
     let below = match (&members, timeline) {
         (Some(_), 0) => below,
         _ => listed + timeline,
@@ -335,7 +336,7 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &MatrixScreen) 
         table.draw(buffer, Rect { height: below - timeline, ..free }, view, data, &hint);
     }
     let area = Rect { y: free.bottom() - timeline, height: timeline, ..free };
-    overview::timeline_in(buffer, area, at.boxed(), view, data);
+    timeline::render_in(buffer, area, at.boxed(), view, data);
 }
 
 /// The shades, each with the largest value that it stands for, and what is left out; `most` is the largest value.
@@ -392,7 +393,7 @@ fn cells(buffer: &mut Buffer, grid: &Grid, data: &Data, screen: &MatrixScreen, (
             let area = Rect { x, y, width: grid.cell, height: 1 };
             draw(buffer, area, matrix.cell(src, dst), unit, most);
             if (row, column) == screen.cell {
-                super::select(buffer, area);
+                select(buffer, area);
             }
             x += grid.cell;
         }
@@ -450,12 +451,6 @@ fn common_prefix(hosts: &[Address]) -> usize {
         |at: usize| first.get(..at).is_some_and(|start| rest.iter().all(|text| text.starts_with(start)));
     let ends = first.char_indices().filter(|(_, c)| matches!(c, '.' | ':')).map(|(at, _)| at + 1);
     ends.filter(|end| same(*end)).max().unwrap_or(0)
-}
-
-/// Only an active finding about the metric that names a flow of the pair makes a value stand out.
-fn level(metric: Metric, cell: &Cell) -> Level {
-    let shows = cell.value(metric).is_some_and(|value| value > 0.0);
-    if shows { cell.judged.level_of(metric.about()) } else { Level::Fine }
 }
 
 /// Shades from little to much, for terminals without colours too.

@@ -4,7 +4,6 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::Spans;
 use crate::packet::{decode, hex};
 use crate::sample::EventSample;
 use crate::tui::key::Input;
@@ -12,6 +11,7 @@ use crate::tui::log::{Entry, EntryAt, IDLE, class_of, describe, route};
 use crate::tui::overlay::OpenedEvent;
 use crate::tui::theme;
 use crate::tui::view::View;
+use crate::tui::widgets::{Spans, WIDEST, overlay};
 use crate::util::units;
 use crate::util::wrap::wrap;
 
@@ -58,7 +58,7 @@ fn until_ns(view: &View) -> u64 {
 #[must_use]
 pub(in crate::tui) fn lines(view: &View, opened: OpenedEvent) -> Vec<Line<'static>> {
     // The box is as wide as the screen up to a limit, with a border on both sides.
-    lines_in(view, opened, usize::from(view.size.0.min(super::WIDEST).saturating_sub(2)), true)
+    lines_in(view, opened, usize::from(view.size.0.min(WIDEST).saturating_sub(2)), true)
 }
 
 /// The same in this number of columns; with the keys that go on from here, where they are in force.
@@ -136,5 +136,5 @@ fn decoded(event: &EventSample, width: usize) -> Vec<Line<'static>> {
 }
 
 pub(in crate::tui) fn render(buffer: &mut Buffer, screen: Rect, view: &View, opened: OpenedEvent) {
-    super::overlay(buffer, screen, " Packet ", &lines(view, opened), opened.top);
+    overlay(buffer, screen, " Packet ", &lines(view, opened), opened.top);
 }

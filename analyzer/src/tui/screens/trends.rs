@@ -3,9 +3,8 @@
 use ratatui::style::Style;
 use ratatui::text::Line;
 
-use super::Spans;
-use super::overview::chart::{area, axis};
-use super::overview::grid::{Chart, Grid};
+use super::timeline::chart::{area, axis};
+use super::timeline::grid::{Chart, Grid};
 use crate::metrics::latency::Bucket;
 use crate::model::signals::{self, About};
 use crate::model::{Counts, FlowVerdict, Identity, Row, Snapshot, naks};
@@ -13,6 +12,7 @@ use crate::tui::column::compact;
 use crate::tui::data::Data;
 use crate::tui::theme;
 use crate::tui::view::View;
+use crate::tui::widgets::Spans;
 use crate::util::units;
 
 /// The growth of counters between a snapshot and the one before, or of several such.

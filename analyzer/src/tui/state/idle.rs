@@ -3,12 +3,8 @@
 use bytes::Bytes;
 use rocescope_common::wire::frame::UNKNOWN;
 
-use super::log::{CAPACITY, IDLE};
-use crate::metrics::loss::signal_intervals::EPISODE_GAP_NS;
+use super::log::{CAPACITY, IDLE, SILENT_NS};
 use crate::sample::{EventSample, Sample};
-
-/// Time without packets after which a flow is idle, in nanoseconds: the usual time range of the screens.
-pub const SILENT_NS: u64 = EPISODE_GAP_NS;
 
 /// Flows that have been silent for [`SILENT_NS`] now and had not been at the sample of `before_ns`, in the order of
 /// their last packets; the latest, if there are more than the list of events holds.

@@ -9,13 +9,15 @@ use rocescope_common::wire::opcode::Name;
 
 use self::joined::Joined;
 pub use self::joined::Retransmissions;
-use super::idle::SILENT_NS;
+use crate::metrics::loss::signal_intervals::EPISODE_GAP_NS;
 pub use crate::model::events::{CLASSES, Class, IDLE};
 use crate::packet;
 use crate::sample::{EventSample, address};
 use crate::util::time::NS_PER_S;
 use crate::util::units;
 
+/// Time without packets after which a flow is idle, in nanoseconds: the usual time range of the screens.
+pub const SILENT_NS: u64 = EPISODE_GAP_NS;
 /// Entries kept; the oldest go first.
 pub const CAPACITY: usize = 2_000;
 /// Packets kept for a capture file, at most.

@@ -28,7 +28,7 @@ pub enum Screen {
 
 impl Screen {
     /// Every screen with a tab.
-    pub const ALL: [Self; 8] = [
+    pub const TABS: [Self; 8] = [
         Self::Overview,
         Self::Qps,
         Self::Detail,
@@ -38,6 +38,11 @@ impl Screen {
         Self::Events,
         Self::Findings,
     ];
+
+    /// Every screen.
+    pub(in crate::tui) fn all() -> impl Iterator<Item = Self> {
+        Self::TABS.into_iter().chain([Self::Problem, Self::Nic])
+    }
 
     /// Title of the screen.
     #[must_use]
@@ -78,14 +83,14 @@ impl Screen {
     pub fn from_name(name: &str) -> Option<Self> {
         let number = name.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
         number
-            .and_then(|n| Self::ALL.get(n).copied())
-            .or_else(|| Self::ALL.into_iter().find(|screen| screen.name() == name))
+            .and_then(|n| Self::TABS.get(n).copied())
+            .or_else(|| Self::TABS.into_iter().find(|screen| screen.name() == name))
     }
 
     /// The tab `steps` to the right, and round to the first again.
     #[must_use]
     pub fn turn(self, steps: usize) -> Self {
-        Self::ALL.into_iter().cycle().nth(self as usize + steps).unwrap_or_default()
+        Self::TABS.into_iter().cycle().nth(self as usize + steps).unwrap_or_default()
     }
 
     /// A set of this one.
@@ -128,7 +133,7 @@ mod tests {
 
     #[test]
     fn names_and_numbers() {
-        for (number, screen) in (1..).zip(Screen::ALL) {
+        for (number, screen) in (1..).zip(Screen::TABS) {
             assert_eq!(Screen::from_name(screen.name()), Some(screen));
             assert_eq!(Screen::from_name(&format!("{number}")), Some(screen));
             assert!(screen.only().has(screen) && !screen.only().has(screen.turn(1)));

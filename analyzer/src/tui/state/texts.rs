@@ -2,10 +2,12 @@
 //! typed.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::model::{Identity, Model};
-use crate::tui::{column, query};
+use crate::sample::address;
+use crate::tui::column;
 use crate::util::deferred::Deferred;
 
 /// Places at most: far more than the tables of flows have.
@@ -57,5 +59,16 @@ pub(in crate::tui) fn links(model: &Model) -> Vec<String> {
 }
 
 fn of(id: &Identity, links: &[String]) -> String {
-    query::text(id, links.get(usize::from(id.key.link)).map_or("", String::as_str))
+    text(id, links.get(usize::from(id.key.link)).map_or("", String::as_str))
+}
+
+/// The text of a row in which words are looked for: the part that does not change.
+fn text(id: &Identity, link: &str) -> String {
+    let key = &id.key;
+    let mut text = String::with_capacity(64);
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{} {} ", address(key.family, key.src), address(key.family, key.dst));
+    let _ = write!(text, "qp{} {link}", key.dest_qp);
+    text.make_ascii_lowercase();
+    text
 }

@@ -68,6 +68,13 @@ pub(in crate::tui) fn overlay(
     }
 }
 
+/// Lines from the first on, as many as the area has.
+pub(in crate::tui) fn put(buffer: &mut Buffer, area: Rect, lines: Vec<Line<'_>>) {
+    for (y, text) in (0..area.height).zip(lines) {
+        line(buffer, area, y, &text);
+    }
+}
+
 /// Lines from `top` on; the last line of the area says how many more there are.
 pub(in crate::tui) fn scrolled(buffer: &mut Buffer, area: Rect, lines: &[Line<'_>], top: usize) {
     for (y, text) in (0..area.height).zip(lines.iter().skip(top)) {

@@ -6,7 +6,7 @@
 //! PSN and to the retry counts: `hns_roce_v2_modify_qp` and its helpers in hns_roce_hw_v2.c. Little-endian words; bit
 //! 0 is the lowest of the first.
 
-use super::{Field, QpContext, address, byte, field, fill, mtu};
+use super::fields::{Field, QpContext, address, byte, field, fill, mtu};
 
 /// Bytes of the context without its extension.
 const LEN: usize = 256;

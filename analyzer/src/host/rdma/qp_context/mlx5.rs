@@ -5,7 +5,7 @@
 //! `mlx5_ifc_query_qp_out_bits`, `mlx5_ifc_qpc_bits`, `mlx5_ifc_ads_bits`; values of `rq_type` and states:
 //! include/linux/mlx5/qp.h. All integers are big-endian; bit 0 is the highest of the first byte.
 
-use super::{Field, QpContext, address, byte, field, fill, mtu, nonzero};
+use super::fields::{Field, QpContext, address, byte, field, fill, mtu, nonzero};
 
 /// Length of `mlx5_ifc_qpc_bits`, bytes.
 pub(super) const LEN: usize = 0x740 / 8;

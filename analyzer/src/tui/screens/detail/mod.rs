@@ -12,8 +12,9 @@ use ratatui::text::Line;
 use rocescope_common::account::FlowKey;
 use serde_json::json;
 
+use super::page::{Effect, Hints, Page};
 use super::trends::{self, LATENCY, Point, TRENDS};
-use super::{Effect, Hints, Lines, Page, Spans, empty, export_table, reverse};
+use super::{empty, export_table, reverse};
 use crate::model::{Detail, Identity, Row};
 use crate::sample::address;
 use crate::tui::column::{self, Id};
@@ -25,8 +26,8 @@ use crate::tui::layout::Layout;
 use crate::tui::log::{self, EntryAt};
 use crate::tui::overlay::OpenedEvent;
 use crate::tui::view::View;
-use crate::tui::widgets::beside;
 use crate::tui::widgets::panel::{Title, panel, section};
+use crate::tui::widgets::{Lines, Spans, beside, scrolled, select};
 use crate::tui::{names, theme};
 use crate::util::layout::tap_name;
 use crate::util::wrap::wrap;
@@ -211,12 +212,12 @@ impl Page for DetailScreen {
         let area =
             panel(buffer, at.body, at.boxed(), Title { name: "QUEUE PAIR", about: &about, hint: &hint });
         let lines = self.lines_at(view, usize::from(area.width));
-        super::scrolled(buffer, area, &lines, self.scroll.offset);
+        scrolled(buffer, area, &lines, self.scroll.offset);
         let events = self.events(view);
         let marked = self.marked_place(&events).map(|at| first_event(lines.len(), events.len()) + at);
         let y = marked.and_then(|line| u16::try_from(line.checked_sub(self.scroll.offset)?).ok());
         if let Some(y) = y.filter(|y| *y < area.height) {
-            super::select(buffer, Rect { y: area.y + y, height: 1, ..area });
+            select(buffer, Rect { y: area.y + y, height: 1, ..area });
         }
     }
 }

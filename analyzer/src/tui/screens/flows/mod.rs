@@ -11,12 +11,13 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use serde_json::json;
 
-use self::sums::GroupAreas;
+use self::sums::{GUTTER, GroupAreas, Units, titles};
 use self::table::{Group, Table};
-use super::{Effect, Hints, Page, cut, detail, empty};
+use super::page::{Effect, Hints, Page};
+use super::{detail, empty};
 use crate::model::{Identity, Row};
 use crate::sample::address;
-use crate::tui::column::{self, Column, Context, FittedColumn, Id, SortOrder, ValueKind, sets};
+use crate::tui::column::{self, Column, FittedColumn, Id, SortOrder, sets};
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::data::Data;
 use crate::tui::export::{self, Content, ExportTable, Form};
@@ -27,16 +28,13 @@ use crate::tui::overlay::Overlay;
 use crate::tui::screen::Screen;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{Title, frame_height, panel};
-use crate::tui::{log, names, theme};
-use crate::util::units::Scale;
+use crate::tui::widgets::{scrolled, select};
+use crate::tui::{log, theme};
 
 /// Lines below the table from which on they show the selected queue pair.
 const PREVIEW: u16 = 8;
 /// Columns beside it from which on they do.
 const BESIDE: u16 = 80;
-
-/// Columns at the left for marks.
-pub(in crate::tui) const GUTTER: u16 = 1;
 
 impl Table {
     /// Sorts by a column in its natural direction.
@@ -322,7 +320,7 @@ impl Table {
             let name = if self.cursor.selected.is_some() { "SELECTED" } else { "FIRST ROW" };
             let area = panel(buffer, free, boxed, Title { name, about: &about, hint });
             let lines = detail::preview(view, id, usize::from(area.width), usize::from(area.height));
-            super::scrolled(buffer, area, &lines, 0);
+            scrolled(buffer, area, &lines, 0);
         }
         if self.group != Group::None {
             self.render_groups(buffer, table, view, data);
@@ -373,109 +371,7 @@ pub(super) fn list<'a>(
         buffer.set_stringn(table.x, y, sign, 1, theme::BOLD);
         units.row(buffer, Rect { y, ..table }, columns, row, cx, &links);
         if selected == Some(place) {
-            super::select(buffer, Rect { y, height: 1, ..table });
+            select(buffer, Rect { y, height: 1, ..table });
         }
     }
-}
-
-/// The unit of each column over the rows in view, which its title names; `None` for columns that have none.
-struct Units(Vec<Option<(Scale, String)>>);
-
-impl Units {
-    fn new(columns: &[FittedColumn], rows: &[&Row], cx: Context<'_>) -> Self {
-        let unit = |fitted: &FittedColumn| {
-            let column = fitted.column;
-            let known: Vec<f64> = rows.iter().filter_map(|row| column.value(row, cx).number()).collect();
-            if known.is_empty() {
-                return None;
-            }
-            let scale = match column.kind {
-                ValueKind::Duration => Scale::of_ns(known),
-                ValueKind::Ratio => Scale::of_ratios(known),
-                _ => Scale::of(known),
-            };
-            let prefix = scale.prefix();
-            let title = match column.kind {
-                ValueKind::BitRate => format!("{prefix}b/s"),
-                ValueKind::Bytes => format!("{prefix}B"),
-                ValueKind::Rate if column.id == Id::PacketRate => format!("{prefix}pkt/s"),
-                ValueKind::Duration => format!("{} {}", column.title, scale.time_unit()),
-                // Their titles have the unit: as many decimals in each row.
-                ValueKind::Ratio => column.title.to_owned(),
-                ValueKind::Rate if prefix.is_empty() => column.title.to_owned(),
-                _ => return None,
-            };
-            Some((scale, title)).filter(|(_, title)| title.chars().count() <= usize::from(fitted.width))
-        };
-        Self(columns.iter().map(unit).collect())
-    }
-
-    /// Puts the units into the titles, which keep their style.
-    fn name(&self, buffer: &mut Buffer, table: Rect, columns: &[FittedColumn]) {
-        let mut x = table.x + GUTTER;
-        for (fitted, unit) in columns.iter().zip(&self.0) {
-            let area = Rect { x, y: table.y, width: fitted.width, height: 1 };
-            let style =
-                buffer.cell((area.right().saturating_sub(1), area.y)).map(ratatui::buffer::Cell::style);
-            if let (Some((_, title)), Some(style)) = (unit, style) {
-                let blank = " ".repeat(usize::from(area.width));
-                buffer.set_stringn(x, area.y, blank, usize::from(area.width), ratatui::style::Style::reset());
-                put(buffer, area, fitted, title, style);
-            }
-            x += fitted.width + 1;
-        }
-    }
-
-    /// The cells of a row.
-    fn row(
-        &self,
-        buffer: &mut Buffer,
-        table: Rect,
-        columns: &[FittedColumn],
-        row: &Row,
-        cx: Context<'_>,
-        links: &[String],
-    ) {
-        let mut x = table.x + GUTTER;
-        for (fitted, unit) in columns.iter().zip(&self.0) {
-            let (mut text, style) = fitted.column.cell(row, cx);
-            if let Some((scale, _)) = unit {
-                let value = fitted.column.value(row, cx).number();
-                let percent = fitted.column.kind == ValueKind::Ratio;
-                text = if percent { scale.show_percent(value) } else { scale.show(value) };
-            } else if fitted.column.id == Id::Link {
-                text = names::apart(&text, links.iter().map(String::as_str), usize::from(fitted.width));
-            }
-            put(buffer, Rect { x, y: table.y, width: fitted.width, height: 1 }, fitted, &text, style);
-            x += fitted.width + 1;
-        }
-    }
-}
-
-/// The title of a column, in short where it is narrower than that.
-fn title(fitted: &FittedColumn) -> &'static str {
-    match fitted.column.id {
-        Id::Destination if usize::from(fitted.width) < fitted.column.title.len() => "DEST",
-        _ => fitted.column.title,
-    }
-}
-
-pub(super) fn titles(buffer: &mut Buffer, table: Rect, columns: &[FittedColumn], sorted: Option<Id>) {
-    let mut x = table.x + GUTTER;
-    for fitted in columns {
-        let area = Rect { x, y: table.y, width: fitted.width, height: 1 };
-        let style =
-            if sorted == Some(fitted.column.id) { theme::HEAD.patch(theme::SELECTED) } else { theme::HEAD };
-        put(buffer, area, fitted, title(fitted), style);
-        x += fitted.width + 1;
-    }
-}
-
-fn put(buffer: &mut Buffer, area: Rect, fitted: &FittedColumn, text: &str, style: ratatui::style::Style) {
-    let width = usize::from(area.width);
-    let keep_end = matches!(fitted.column.id, Id::Source | Id::Destination | Id::Link);
-    let text = cut(text, width, keep_end);
-    let free = width - text.chars().count().min(width);
-    let x = area.x + if fitted.column.kind.right() { u16::try_from(free).unwrap_or(0) } else { 0 };
-    buffer.set_stringn(x, area.y, &text, width, style);
 }

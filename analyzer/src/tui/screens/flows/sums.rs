@@ -5,15 +5,16 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 use super::table::{Group, Table};
-use super::{GUTTER, Units, titles};
 use crate::model::Row;
-use crate::tui::column::{self, Column, Context, FittedColumn, Id};
+use crate::tui::column::{self, Column, Context, FittedColumn, Id, ValueKind};
 use crate::tui::data::Data;
-use crate::tui::screens::{cut, line, select};
 use crate::tui::view::View;
+use crate::tui::widgets::{cut, line, select};
 use crate::tui::{names, theme};
 use crate::util::units::Scale;
 
+/// Columns at the left for marks.
+pub(super) const GUTTER: u16 = 1;
 /// Columns of a tap's figure, of the names of taps, and of a sum with the blank before it.
 const TAP_WIDTH: u16 = 9;
 const SEEN_AT: u16 = 14;
@@ -152,4 +153,106 @@ impl GroupAreas {
         let width = rest.width.saturating_sub(GUTTER + own);
         Self { name, rest, columns: column::fit_sums(width, has, own == 0), taps, seen_at }
     }
+}
+
+/// The unit of each column over the rows in view, which its title names; `None` for columns that have none.
+pub(super) struct Units(Vec<Option<(Scale, String)>>);
+
+impl Units {
+    pub(super) fn new(columns: &[FittedColumn], rows: &[&Row], cx: Context<'_>) -> Self {
+        let unit = |fitted: &FittedColumn| {
+            let column = fitted.column;
+            let known: Vec<f64> = rows.iter().filter_map(|row| column.value(row, cx).number()).collect();
+            if known.is_empty() {
+                return None;
+            }
+            let scale = match column.kind {
+                ValueKind::Duration => Scale::of_ns(known),
+                ValueKind::Ratio => Scale::of_ratios(known),
+                _ => Scale::of(known),
+            };
+            let prefix = scale.prefix();
+            let title = match column.kind {
+                ValueKind::BitRate => format!("{prefix}b/s"),
+                ValueKind::Bytes => format!("{prefix}B"),
+                ValueKind::Rate if column.id == Id::PacketRate => format!("{prefix}pkt/s"),
+                ValueKind::Duration => format!("{} {}", column.title, scale.time_unit()),
+                // Their titles have the unit: as many decimals in each row.
+                ValueKind::Ratio => column.title.to_owned(),
+                ValueKind::Rate if prefix.is_empty() => column.title.to_owned(),
+                _ => return None,
+            };
+            Some((scale, title)).filter(|(_, title)| title.chars().count() <= usize::from(fitted.width))
+        };
+        Self(columns.iter().map(unit).collect())
+    }
+
+    /// Puts the units into the titles, which keep their style.
+    pub(super) fn name(&self, buffer: &mut Buffer, table: Rect, columns: &[FittedColumn]) {
+        let mut x = table.x + GUTTER;
+        for (fitted, unit) in columns.iter().zip(&self.0) {
+            let area = Rect { x, y: table.y, width: fitted.width, height: 1 };
+            let style =
+                buffer.cell((area.right().saturating_sub(1), area.y)).map(ratatui::buffer::Cell::style);
+            if let (Some((_, title)), Some(style)) = (unit, style) {
+                let blank = " ".repeat(usize::from(area.width));
+                buffer.set_stringn(x, area.y, blank, usize::from(area.width), ratatui::style::Style::reset());
+                put(buffer, area, fitted, title, style);
+            }
+            x += fitted.width + 1;
+        }
+    }
+
+    /// The cells of a row.
+    pub(super) fn row(
+        &self,
+        buffer: &mut Buffer,
+        table: Rect,
+        columns: &[FittedColumn],
+        row: &Row,
+        cx: Context<'_>,
+        links: &[String],
+    ) {
+        let mut x = table.x + GUTTER;
+        for (fitted, unit) in columns.iter().zip(&self.0) {
+            let (mut text, style) = fitted.column.cell(row, cx);
+            if let Some((scale, _)) = unit {
+                let value = fitted.column.value(row, cx).number();
+                let percent = fitted.column.kind == ValueKind::Ratio;
+                text = if percent { scale.show_percent(value) } else { scale.show(value) };
+            } else if fitted.column.id == Id::Link {
+                text = names::apart(&text, links.iter().map(String::as_str), usize::from(fitted.width));
+            }
+            put(buffer, Rect { x, y: table.y, width: fitted.width, height: 1 }, fitted, &text, style);
+            x += fitted.width + 1;
+        }
+    }
+}
+
+/// The title of a column, in short where it is narrower than that.
+fn title(fitted: &FittedColumn) -> &'static str {
+    match fitted.column.id {
+        Id::Destination if usize::from(fitted.width) < fitted.column.title.len() => "DEST",
+        _ => fitted.column.title,
+    }
+}
+
+pub(super) fn titles(buffer: &mut Buffer, table: Rect, columns: &[FittedColumn], sorted: Option<Id>) {
+    let mut x = table.x + GUTTER;
+    for fitted in columns {
+        let area = Rect { x, y: table.y, width: fitted.width, height: 1 };
+        let style =
+            if sorted == Some(fitted.column.id) { theme::HEAD.patch(theme::SELECTED) } else { theme::HEAD };
+        put(buffer, area, fitted, title(fitted), style);
+        x += fitted.width + 1;
+    }
+}
+
+fn put(buffer: &mut Buffer, area: Rect, fitted: &FittedColumn, text: &str, style: ratatui::style::Style) {
+    let width = usize::from(area.width);
+    let keep_end = matches!(fitted.column.id, Id::Source | Id::Destination | Id::Link);
+    let text = cut(text, width, keep_end);
+    let free = width - text.chars().count().min(width);
+    let x = area.x + if fitted.column.kind.right() { u16::try_from(free).unwrap_or(0) } else { 0 };
+    buffer.set_stringn(x, area.y, &text, width, style);
 }

@@ -2,8 +2,7 @@
 
 use ratatui::text::Line;
 
-use super::super::{Spans, cut, devices, overview, spark};
-use super::direction;
+use super::super::{devices, entropy, link_names, timeline};
 use crate::analysis;
 use crate::analysis::Imbalance;
 use crate::findings::Problem;
@@ -14,6 +13,7 @@ use crate::tui::key::Input;
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::section;
+use crate::tui::widgets::{Spans, cut, spark};
 use crate::util::layout::tap_name;
 use crate::util::units;
 use crate::util::wrap::hanging;
@@ -84,7 +84,7 @@ fn imbalance_over_time(data: &Data, imbalance: &Imbalance, cells: usize) -> Opti
     let member =
         |link: &LinkRow| link.direction == imbalance.direction && imbalance.links.contains(&link.name);
     let members = data.model.links.iter().enumerate().filter(|(_, link)| member(link)).map(|(at, _)| at);
-    let loads = members.map(|at| overview::load_of(data, at, cells)).collect::<Option<Vec<_>>>()?;
+    let loads = members.map(|at| timeline::chart::load_of(data, at, cells)).collect::<Option<Vec<_>>>()?;
     let columns = loads.iter().map(Vec::len).min()?;
     let ratio = |column: usize| {
         let loads: Option<Vec<f64>> = loads.iter().map(|load| *load.get(column)?).collect();
@@ -103,7 +103,8 @@ pub(in crate::tui::screens) fn balance_of(imbalance: &Imbalance, view: &View) ->
     let number = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), |n| format!("{n:.2}"));
     if imbalance.same_path {
         let names = names(&imbalance.links);
-        let text = format!(" not compared (same path): {} {names}", direction(imbalance.direction));
+        let text =
+            format!(" not compared (same path): {} {names}", link_names::direction(imbalance.direction));
         return Line::styled(text, theme::DIM);
     }
     let level = if view.is_uneven(imbalance) { Level::Warning } else { Level::Fine };
@@ -115,7 +116,7 @@ pub(in crate::tui::screens) fn balance_of(imbalance: &Imbalance, view: &View) ->
     let names = names(&imbalance.links);
     // Of captures that tell no directions apart the names say all.
     let of = match imbalance.direction {
-        Some(_) => format!("{} {names}", direction(imbalance.direction)),
+        Some(_) => format!("{} {names}", link_names::direction(imbalance.direction)),
         None => names,
     };
     spans.push(of, theme::DIM);
@@ -130,7 +131,7 @@ fn names(links: &[String]) -> String {
 fn entropy(view: &View, width: usize) -> Vec<Line<'static>> {
     let number = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), |n| format!("{n:.2}"));
     let mut lines = vec![section("ECMP ENTROPY", "of the 5-tuples", width)];
-    let entropy = match overview::entropy_shown(view) {
+    let entropy = match entropy::shown(view) {
         Ok(entropy) => entropy,
         Err(why) => {
             lines.push(Line::styled(format!(" {why}"), theme::DIM));
@@ -183,7 +184,7 @@ fn rails(view: &View, width: usize) -> Vec<Line<'static>> {
         let number = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), |n| format!("{n:.2}"));
         let about = format!(
             "{} {}: max/mean {}, Jain {}",
-            direction(rails.direction),
+            link_names::direction(rails.direction),
             since(view),
             number(rails.max_over_mean),
             number(rails.jain)

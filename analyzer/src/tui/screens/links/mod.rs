@@ -12,20 +12,18 @@ use ratatui::text::Line;
 use serde_json::json;
 
 pub(super) use self::below::balance_of;
-use super::{Effect, Hints, Lines, Page, click_list, empty, export_table, line, overview, scrolled};
-use crate::model::{LinkRow, Model};
-use crate::sample::Direction;
+use super::page::{Effect, Hints, Page, click_list};
+use super::{empty, export_table, timeline};
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::data::Data;
 use crate::tui::export::ExportTable;
 use crate::tui::focus::{Focus, FocusCondition};
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
-use crate::tui::names;
 use crate::tui::screen::Screen;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{Title, frame_height, inner, panel};
-use crate::util::layout::tap_name;
+use crate::tui::widgets::{Lines, line, scrolled};
 use crate::util::units;
 
 /// Lines of the part below, at least, where the load over time is shown.
@@ -106,7 +104,7 @@ impl LinksScreen {
         };
         let below = left - trend;
         let spare = below.saturating_sub(below_frame + wanted);
-        let timeline = if boxed && spare >= overview::TIMELINE_BELOW { spare } else { 0 };
+        let timeline = if boxed && spare >= timeline::BELOW { spare } else { 0 };
         let (list, trend, frame_below) = (area(list), area(trend), area(below - timeline));
         let timeline = area(timeline);
         let below = if boxed { inner(frame_below, true) } else { frame_below };
@@ -256,7 +254,7 @@ impl Page for LinksScreen {
         }
         let lines = self.lines_at(view, data, usize::from(areas.below.width));
         scrolled(buffer, areas.below, &lines, self.below.offset);
-        overview::timeline_in(buffer, areas.timeline, at.boxed(), view, data);
+        timeline::render_in(buffer, areas.timeline, at.boxed(), view, data);
     }
 }
 
@@ -267,26 +265,12 @@ fn trend(buffer: &mut Buffer, areas: Areas, boxed: bool, view: &View, data: &Dat
     }
     let area = inner(areas.trend, boxed);
     let (all, tracks) = (data.over_time.links.len(), areas.tracks);
-    let shown = overview::links_over_time(view, data, usize::from(area.width), tracks, areas.high);
+    let shown = timeline::chart::links_over_time(view, data, usize::from(area.width), tracks, areas.high);
     let (lines, peak) = shown.unwrap_or_default();
     let scale = format!("one scale: 0 to {}", units::bit_rate(peak));
     let hint = if tracks < all { format!("{tracks} of {all} links") } else { String::new() };
     panel(buffer, areas.trend, boxed, Title { name: "LOAD OVER TIME", about: &scale, hint: &hint });
     for (y, text) in (0..area.height).zip(&lines) {
         line(buffer, area, y, text);
-    }
-}
-
-/// The name of a link in so much room.
-pub(super) fn short(model: &Model, link: &LinkRow, width: usize) -> String {
-    let all: Vec<String> = model.links.iter().map(|link| tap_name(&link.name)).collect();
-    names::apart(&tap_name(&link.name), all.iter().map(String::as_str), width)
-}
-
-pub(super) fn direction(direction: Option<Direction>) -> &'static str {
-    match direction {
-        Some(Direction::Ingress) => "in",
-        Some(Direction::Egress) => "out",
-        None => units::UNKNOWN,
     }
 }

@@ -8,8 +8,8 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Line;
 
+use super::super::link_names;
 use super::pair::{Pair, length, listed, load, pairs};
-use super::short;
 use crate::model::signals::{self, About};
 use crate::model::{Delta, Level, LinkRow};
 use crate::tui::column::compact;
@@ -178,7 +178,10 @@ impl Columns {
     pub(in crate::tui::screens) fn row(&self, view: &View, data: &Data, pair: &Pair<'_>) -> Line<'static> {
         let name = self.name;
         let mut spans = view.sign_of_link(pair.name);
-        let shown = pair.directions().next().map_or_else(String::new, |link| short(&data.model, link, name));
+        let shown = pair
+            .directions()
+            .next()
+            .map_or_else(String::new, |link| link_names::short(&data.model, link, name));
         spans.push(format!("{shown:<name$}"), theme::BOLD);
         if self.speeds {
             let speed = pair.speed.map_or_else(|| units::UNKNOWN.to_owned(), speed_of_link);

@@ -6,13 +6,12 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::super::{Spans, cut, line};
-use super::level;
 use crate::model::Level;
 use crate::tui::column::{self, compact};
 use crate::tui::data::Data;
-use crate::tui::matrix::Metric;
+use crate::tui::matrix::{Cell, Metric};
 use crate::tui::theme;
+use crate::tui::widgets::{Spans, cut, line};
 use crate::util::units::{self, Scale};
 
 pub(super) fn figure(metric: Metric, value: Option<f64>) -> String {
@@ -149,4 +148,10 @@ pub(super) fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric
 }
 
 /// Title of the names.
+/// Only an active finding about the metric that names a flow of the pair makes a value stand out.
+pub(super) fn level(metric: Metric, cell: &Cell) -> Level {
+    let shows = cell.value(metric).is_some_and(|value| value > 0.0);
+    if shows { cell.judged.level_of(metric.about()) } else { Level::Fine }
+}
+
 const TITLE: &str = "TOP PAIRS";

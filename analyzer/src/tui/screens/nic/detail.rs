@@ -3,9 +3,8 @@
 
 use ratatui::text::Line;
 
-use super::super::overview::grid::Grid;
+use super::super::timeline::grid::Grid;
 use super::super::trends::{self, Head};
-use super::super::{Spans, cut};
 use super::columns::timeout;
 use super::rows::{self, Row};
 use crate::analysis::{Facts, QpPosts, QpSource};
@@ -16,6 +15,7 @@ use crate::tui::readings::{self, ReadingPoint};
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::section;
+use crate::tui::widgets::{Spans, cut};
 use crate::util::source_port::why_unknown;
 use crate::util::system::KernelVersion;
 use crate::util::units::{self, UNKNOWN};

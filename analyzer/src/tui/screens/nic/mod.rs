@@ -3,7 +3,8 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `rows` | the queue pairs with rates and findings, in order |
+//! | `list` | the rows that the filter lets through, in order |
+//! | `rows` | a queue pair with rates and findings |
 //! | `columns` | the columns |
 //! | `filter` | what the filter tests |
 //! | `paths` | the line about their paths |
@@ -12,6 +13,7 @@
 mod columns;
 mod detail;
 mod filter;
+mod list;
 mod paths;
 mod rows;
 
@@ -21,9 +23,11 @@ use ratatui::text::Line;
 
 pub(in crate::tui) use self::columns::COLUMNS;
 use self::columns::{Column, fit};
+use self::list::{Order, rows};
 pub(in crate::tui) use self::rows::any;
-use self::rows::{Key, Order, Row, rows};
-use super::{Effect, Hints, Page, click_list, cut, empty, line, scrolled, select};
+use self::rows::{Key, Row};
+use super::empty;
+use super::page::{Effect, Hints, Page, click_list};
 use crate::analysis::QpSource;
 use crate::model::Level;
 use crate::tui::cursor::{Cursor, Move};
@@ -34,6 +38,7 @@ use crate::tui::screen::Screen;
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{Title, frame_height, inner, panel};
+use crate::tui::widgets::{cut, line, scrolled, select};
 use crate::util::units::UNKNOWN;
 
 /// Lines below the table from which on they show the selected queue pair.

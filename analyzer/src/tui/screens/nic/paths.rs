@@ -2,11 +2,10 @@
 
 use ratatui::text::Line;
 
-use super::super::Spans;
 use crate::analysis::{QpBalance, QpPaths};
 use crate::tui::theme;
 use crate::tui::view::View;
-use crate::tui::widgets::join;
+use crate::tui::widgets::{Spans, join};
 use crate::util::units;
 
 /// The report's figures of these paths; `None` without such queue pairs.

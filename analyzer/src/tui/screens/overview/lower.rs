@@ -4,7 +4,7 @@ use ratatui::text::Line;
 
 use super::super::links::pair::{Pair, listed, pairs};
 use super::super::links::table::Columns;
-use super::super::{bursts, devices, events, links};
+use super::super::{bursts, devices, entropy, events, links};
 use crate::analysis::NcclRank;
 use crate::findings::Problem;
 use crate::report::text::nccl_summary;
@@ -66,7 +66,7 @@ pub(super) fn link_lines(view: &View, data: &Data, width: usize, room: usize) ->
     }
     let balance = data.imbalance.iter().map(|imbalance| links::balance_of(imbalance, view));
     let left = room.saturating_sub(lines.len());
-    lines.extend(balance.chain([super::gauge(view, width)]).take(left));
+    lines.extend(balance.chain([entropy::gauge(view, width)]).take(left));
     lines
 }
 

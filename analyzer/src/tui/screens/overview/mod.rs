@@ -3,14 +3,11 @@
 //! | module | holds |
 //! |---|---|
 //! | `areas` | the room of each part |
-//! | `grid`, `chart` | every signal on one clock axis; zoom and cursor |
 //! | `problems` | what is active and what has ended |
 //! | `peers` | the worst pairs of hosts |
 //! | `lower` | links, steps of the job, events |
 
 mod areas;
-pub(in crate::tui::screens) mod chart;
-pub(in crate::tui::screens) mod grid;
 mod lower;
 mod peers;
 pub(in crate::tui) mod problems;
@@ -21,13 +18,11 @@ use ratatui::text::Line;
 use serde_json::{Value, json};
 
 use self::areas::{Areas, WantedLines, problems_width};
-use self::chart::Picture;
-pub(super) use self::chart::{links_over_time, load_of};
-pub use self::grid::Chart;
-use super::{Effect, Hints, Page, Spans, empty, events, export_table, line, nic, select, trends};
-use crate::analysis::{Entropy, rail_of};
-use crate::findings::Problem;
-use crate::tui::column::{bar, compact};
+use super::page::{Effect, Hint, Hints, Page};
+use super::timeline::Chart;
+use super::timeline::chart::{self, Picture};
+use super::{empty, events, export_table, nic, trends};
+use crate::analysis::rail_of;
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::data::Data;
 use crate::tui::export::ExportTable;
@@ -39,8 +34,7 @@ use crate::tui::screen::Screen;
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{BOXED, Title, frame_height, inner, panel};
-use crate::tui::widgets::point_out;
-use crate::util::units;
+use crate::tui::widgets::{line, point_out, put, select};
 
 /// Columns that a box takes at its sides.
 const SIDES: u16 = 2;
@@ -341,15 +335,15 @@ impl Page for OverviewScreen {
     }
 
     fn hints(&self, view: &View) -> Hints {
-        const CURSOR: super::Hint = (&[Input::Left, Input::Right], "cursor");
-        const CLOSER: super::Hint = (&[Input::ZoomIn], "zoom in");
-        const WIDER: super::Hint = (&[Input::ZoomOut], "zoom out");
-        const GROUP: super::Hint = (&[Input::Group], "group");
-        const THEME: super::Hint = (&[Input::Theme], "theme");
+        const CURSOR: Hint = (&[Input::Left, Input::Right], "cursor");
+        const CLOSER: Hint = (&[Input::ZoomIn], "zoom in");
+        const WIDER: Hint = (&[Input::ZoomOut], "zoom out");
+        const GROUP: Hint = (&[Input::Group], "group");
+        const THEME: Hint = (&[Input::Theme], "theme");
         let problem = matches!(self.item(view), Some(Item::Problem(_)));
         // Without a chart and peers their keys do nothing.
         let shown = !Self::without_packets(view);
-        let rest: &[super::Hint] = if shown { &[CURSOR, CLOSER, WIDER, GROUP, THEME] } else { &[THEME] };
+        let rest: &[Hint] = if shown { &[CURSOR, CLOSER, WIDER, GROUP, THEME] } else { &[THEME] };
         match (problem, shown) {
             (true, _) => (&[(&[Input::Open], "why + fix")], rest),
             (false, true) => (&[(&[Input::Open], "queue pairs")], rest),
@@ -512,72 +506,4 @@ impl OverviewScreen {
         let area = panel(buffer, areas.peers, areas.boxed, Title { name, about: &about, hint: &hint });
         peers::render(buffer, area, view, data, cursor);
     }
-}
-
-/// Lines from which on the timeline of all signals stands below what leaves them free.
-pub(super) const TIMELINE_BELOW: u16 = 10;
-
-/// The timeline of all signals, for other screens that have room for it.
-pub(super) fn timeline_in(buffer: &mut Buffer, area: Rect, boxed: bool, view: &View, data: &Data) {
-    let width = usize::from(inner(area, boxed).width);
-    let Some(picture) = Picture::new(view, data, Chart::default(), width).filter(|_| !area.is_empty()) else {
-        return;
-    };
-    let (lines, scale) = picture.lines(usize::from(inner(area, boxed).height));
-    let title = Title { name: "TIMELINE", about: &scale, hint: &picture.length() };
-    let area = panel(buffer, area, boxed, title);
-    put(buffer, area, lines);
-}
-
-fn put(buffer: &mut Buffer, area: Rect, lines: Vec<Line<'_>>) {
-    for (y, text) in (0..area.height).zip(lines) {
-        line(buffer, area, y, &text);
-    }
-}
-
-/// ECMP entropy in the time range, or why it is unknown.
-pub(super) fn entropy_shown(view: &View) -> Result<Entropy, &'static str> {
-    match view.entropy() {
-        Some(entropy) if entropy.five_tuples > 0 => Ok(entropy),
-        Some(_) if view.data.as_ref().is_some_and(|data| data.model.total.packets > 0) => {
-            Err("not known of this time range")
-        }
-        Some(_) => Err("no RoCE packets in this time range"),
-        None if view.past() => Err("not kept for this snapshot"),
-        None => Err("analysing…"),
-    }
-}
-
-/// Normalized entropy over 5-tuples as a gauge.
-pub(super) fn gauge(view: &View, width: usize) -> Line<'static> {
-    let mut spans = Spans::default();
-    spans.push(" ECMP ENTROPY ", theme::BOLD);
-    let entropy = match entropy_shown(view) {
-        Ok(entropy) => entropy,
-        Err(why) => {
-            spans.push(why, theme::DIM);
-            return spans.into_line();
-        }
-    };
-    let cells = if width >= 70 { 16 } else { 8 };
-    let level = view.active_level(Problem::Hashing);
-    spans.push(bar(entropy.normalized.unwrap_or(0.0), cells), theme::BAR);
-    spans.push(format!(" {}", units::ratio(entropy.normalized)), theme::text(level));
-    let effective = entropy.effective_flows.map_or_else(|| units::UNKNOWN.into(), compact);
-    let mut parts = vec![
-        format!(" {}", super::counted(entropy.five_tuples, "5-tuple")),
-        format!(", {effective} effective flows"),
-    ];
-    // ACKs go back on as many ports as data came: what ECMP has to balance is the data.
-    let facts = view.analysis.as_ref().map(|analysis| &analysis.report.facts);
-    let data = facts.and_then(|facts| facts.entropy.data).and_then(|data| data.normalized);
-    parts.extend(data.map(|data| format!(" · data {} since the start", units::ratio(Some(data)))));
-    for part in parts {
-        // Whole parts, and none behind one that has no room.
-        if spans.width + part.chars().count() > width {
-            break;
-        }
-        spans.push(part, theme::PLAIN);
-    }
-    spans.into_line()
 }

@@ -7,7 +7,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Line;
 
-use super::super::{Spans, cut, line, links, select};
+use super::super::link_names;
 use crate::entity::owners::QpOwner;
 use crate::findings::Problem;
 use crate::metrics::latency::Bucket;
@@ -21,7 +21,7 @@ use crate::tui::data::Data;
 use crate::tui::peers::{Peer, PeerGrouping, Shared};
 use crate::tui::theme;
 use crate::tui::view::View;
-use crate::tui::widgets::letters;
+use crate::tui::widgets::{Spans, cut, letters, line, select};
 use crate::util::units::{self, Scale};
 
 /// A figure: title, its series on the timeline, and its value.
@@ -450,10 +450,10 @@ impl Columns {
                 Some(crate::sample::Direction::Egress) => " out",
                 None => "",
             };
-            links::short(&data.model, link, self.link - 4) + way
+            link_names::short(&data.model, link, self.link - 4) + way
         } else {
             let names: std::collections::BTreeSet<_> =
-                on.iter().map(|link| links::short(&data.model, link, self.link)).collect();
+                on.iter().map(|link| link_names::short(&data.model, link, self.link)).collect();
             let text = names.into_iter().collect::<Vec<_>>().join(", ");
             if text.chars().count() > self.link { "several".to_owned() } else { text }
         };

@@ -9,13 +9,13 @@ use ratatui::text::{Line, Span};
 pub(in crate::tui) use self::ends::both_ends;
 pub(in crate::tui) use self::sentence::shortened;
 pub(in crate::tui) use self::time_text::TimeText;
-use super::super::{Spans, cut, findings};
+use super::super::finding_lines;
 use crate::findings::{DataEnd, Finding, Severity, Step};
 use crate::model::Level;
 use crate::sample::SourceKind;
 use crate::tui::theme;
 use crate::tui::view::{AsOf, Concluded, View};
-use crate::tui::widgets::letters;
+use crate::tui::widgets::{Spans, cut, letters};
 use crate::util::units;
 use crate::util::wrap::wrap;
 
@@ -88,10 +88,10 @@ pub(super) fn lines(view: &View, width: usize, room: usize, detail: bool, rest: 
         let mut lines = vec![nothing(&concluded)];
         lines.extend(notes(all, width, room.saturating_sub(1)));
         let left = room.saturating_sub(lines.len());
-        let blind = if rest { findings::blind_spots(view, width) } else { Vec::new() };
+        let blind = if rest { finding_lines::blind_spots(view, width) } else { Vec::new() };
         if detail && !blind.is_empty() && left >= blind.len() + 2 {
             lines.push((None, Line::default()));
-            lines.push((None, Line::styled(format!(" {}", findings::BLIND), theme::BOLD)));
+            lines.push((None, Line::styled(format!(" {}", finding_lines::BLIND), theme::BOLD)));
             lines.extend(blind.into_iter().map(|line| (None, line)));
         }
         return lines;
@@ -152,7 +152,7 @@ fn shown(view: &View, width: usize) -> Result<Concluded<'_>, Vec<Entry>> {
         return Err(vec![(None, Line::styled(" analysing…", theme::DIM))]);
     };
     if matches!(concluded.as_of, AsOf::Later(_)) {
-        let text = format!(" findings {}", findings::since(concluded.as_of));
+        let text = format!(" findings {}", finding_lines::since(concluded.as_of));
         let lines = wrap(&text, width).into_iter().map(|text| (None, Line::styled(text, theme::DIM)));
         return Err(lines.collect());
     }
@@ -268,7 +268,7 @@ pub(super) fn above_info(view: &View) -> usize {
 fn nothing(concluded: &Concluded<'_>) -> Entry {
     let mut spans = Spans::default();
     spans.push(format!(" {} ", theme::symbol(Level::Fine)), theme::GOOD);
-    spans.push(format!("no problem {}", findings::since(concluded.as_of)), theme::PLAIN);
+    spans.push(format!("no problem {}", finding_lines::since(concluded.as_of)), theme::PLAIN);
     (None, spans.into_line())
 }
 
@@ -291,7 +291,7 @@ fn notes(all: &[Finding], width: usize, room: usize) -> Vec<Entry> {
 
 /// Symbol and indent of a finding: an effect stands below what owns it.
 fn lead(finding: &Finding) -> Spans {
-    let (symbol, style) = findings::mark(finding);
+    let (symbol, style) = finding_lines::mark(finding);
     let mut spans = Spans::default();
     spans.push(if finding.owner.is_some() { " └ " } else { " " }, theme::FRAME);
     spans.push(format!("{symbol} "), style);
@@ -534,7 +534,7 @@ fn evidence(finding: &Finding, end: DataEnd, width: usize, room: usize) -> Vec<L
     let fields = fields.filter(|(name, _)| matches!(*name, "Who" | "Flows" | "Evidence"));
     let caveats = finding.caveats.iter().map(|text| ("Caveat", text.clone()));
     for (name, text) in fields.chain(caveats) {
-        let one = findings::labelled(name, &text, width);
+        let one = finding_lines::labelled(name, &text, width);
         if lines.len() + one.len() > room {
             break;
         }

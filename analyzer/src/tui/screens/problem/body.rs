@@ -2,10 +2,10 @@
 
 use ratatui::text::Line;
 
-use super::super::findings::{self, labelled};
-use super::super::overview::Chart;
-use super::super::overview::chart::Picture;
-use super::super::time_range;
+use super::super::finding_lines;
+use super::super::page::time_range;
+use super::super::timeline::Chart;
+use super::super::timeline::chart::Picture;
 use crate::analysis::{FlowId, link_name};
 use crate::findings::{DataEnd, End, Finding, can_cause};
 use crate::model::{Basis, Counts, Level, LinkRow, Row, detail};
@@ -161,7 +161,7 @@ impl<'a> Subject<'a> {
             let late = self.view.late_ns().filter(|_| name == "When");
             let late = late.map_or_else(String::new, |ns| format!(", as of {}", units::second_utc(ns)));
             let text = text.map(|text| text + &late);
-            lines.extend(text.into_iter().flat_map(|text| labelled(name, &text, width)));
+            lines.extend(text.into_iter().flat_map(|text| finding_lines::labelled(name, &text, width)));
         }
         lines
     }
@@ -238,7 +238,7 @@ impl<'a> Subject<'a> {
             let shown = |one: &Finding| known(one) && (fits(one) || !some_fit(one.id));
             let all = self.all.iter().enumerate().filter(|(_, one)| shown(one)).take(RELATED);
             for (line, (at, other)) in all.enumerate() {
-                let (symbol, style) = super::super::findings::mark(other);
+                let (symbol, style) = finding_lines::mark(other);
                 let mut spans = Spans::default();
                 spans.push(format!(" {:<9} ", if line == 0 { name } else { "" }), theme::DIM);
                 spans.push(format!("{symbol} "), style);
@@ -393,7 +393,7 @@ impl<'a> Subject<'a> {
             }
         }
         for caveat in &self.finding.caveats {
-            let lines = labelled("Caveat", caveat, width);
+            let lines = finding_lines::labelled("Caveat", caveat, width);
             entries.extend(lines.into_iter().map(Entry::text));
         }
         Section::new("EVIDENCE", "", entries).map(|section| section.with(self.covers()))
@@ -417,7 +417,7 @@ impl<'a> Subject<'a> {
 
     /// Drops and blind spots of rocescope.
     pub(super) fn blind(&self, width: usize) -> Option<Section> {
-        let lines = findings::blind_spots(self.view, width).into_iter().map(Entry::text).collect();
+        let lines = finding_lines::blind_spots(self.view, width).into_iter().map(Entry::text).collect();
         Section::new("BLIND SPOTS AND DROPS", "", lines)
     }
 }

@@ -15,7 +15,8 @@ use ratatui::text::Line;
 
 use self::body::Item;
 use self::columns::Body;
-use super::{Effect, Hints, Page, empty, findings, line, scrolled, select};
+use super::page::{Effect, Hints, Page};
+use super::{empty, finding_lines};
 use crate::findings::{Finding, Place};
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::export::ExportTable;
@@ -25,6 +26,7 @@ use crate::tui::layout::Layout;
 use crate::tui::screen::Screen;
 use crate::tui::theme;
 use crate::tui::view::{AsOf, View};
+use crate::tui::widgets::{line, scrolled, select};
 use crate::util::units;
 
 /// Findings that Esc leads back to, at most.
@@ -282,7 +284,7 @@ impl Page for ProblemScreen {
     fn export_table(&self, view: &View) -> ExportTable {
         let concluded = view.concluded();
         let finding = concluded.zip(self.at(view)).and_then(|(concluded, at)| concluded.findings.get(at));
-        findings::table(finding.into_iter())
+        finding_lines::table(finding.into_iter())
     }
 
     fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {

@@ -7,7 +7,7 @@ mod episodes;
 use ratatui::style::Style;
 use ratatui::text::Line;
 
-use super::super::{Spans, cut};
+use super::super::link_names;
 use super::grid::{Chart, Grid};
 use crate::findings::Finding;
 use crate::findings::Problem;
@@ -17,6 +17,7 @@ use crate::model::{Basis, Counts, Level, Model};
 use crate::tui::column::{compact, shown_link};
 use crate::tui::data::Data;
 use crate::tui::view::{AsOf, View};
+use crate::tui::widgets::{Spans, cut};
 use crate::tui::{names, theme};
 use crate::util::time::NS_PER_S;
 use crate::util::units;
@@ -256,7 +257,7 @@ impl<'a> Picture<'a> {
                         crate::sample::Direction::Ingress => " in",
                         crate::sample::Direction::Egress => " out",
                     });
-                    let name = super::super::links::short(model, link, self.name - 2 - direction.len());
+                    let name = link_names::short(model, link, self.name - 2 - direction.len());
                     format!(" {name}{direction}")
                 }),
             };

@@ -22,7 +22,7 @@ const HELP: &str = "help";
 
 /// The command line: commands, their options, and those of help in place of clap's, which has two forms only.
 #[must_use]
-pub(super) fn definition() -> Command {
+pub(in crate::cli) fn definition() -> Command {
     let help = Arg::new(HELP).short('h').long("help").action(ArgAction::HelpShort);
     let all = Arg::new("help_all").long("help-all").action(ArgAction::HelpLong);
     Args::command()
@@ -37,7 +37,7 @@ pub(super) fn definition() -> Command {
 }
 
 /// True for an option that prints help.
-pub(super) fn is_help(option: &Arg) -> bool {
+pub(in crate::cli) fn is_help(option: &Arg) -> bool {
     matches!(option.get_action(), ArgAction::HelpShort | ArgAction::HelpLong)
 }
 

@@ -2,7 +2,6 @@
 
 use ratatui::text::Line;
 
-use super::super::super::{Spans, cut};
 use super::super::grid::{Chart, Grid};
 use super::{AROUND, PEAK, Picture, USUAL_AREA, name_width, rows, shared_scale};
 use crate::findings::{Finding, Problem};
@@ -12,6 +11,7 @@ use crate::sample::SourceKind;
 use crate::tui::data::Data;
 use crate::tui::theme;
 use crate::tui::view::View;
+use crate::tui::widgets::{Spans, cut};
 use crate::util::units;
 
 impl<'a> Picture<'a> {

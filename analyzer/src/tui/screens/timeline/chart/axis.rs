@@ -6,9 +6,10 @@ use ratatui::text::Line;
 
 use super::{PEAK, Picture, VALUE};
 use crate::model::Basis;
-use crate::tui::screens::overview::grid::Grid;
-use crate::tui::screens::{Spans, cut, time_range};
+use crate::tui::screens::page::time_range;
+use crate::tui::screens::timeline::grid::Grid;
 use crate::tui::theme;
+use crate::tui::widgets::{Spans, cut};
 use crate::util::time::NS_PER_S;
 use crate::util::units;
 

@@ -1,0 +1,58 @@
+//! ECMP entropy in the time range shown.
+
+use ratatui::text::Line;
+
+use crate::analysis::Entropy;
+use crate::findings::Problem;
+use crate::tui::column::{bar, compact};
+use crate::tui::theme;
+use crate::tui::view::View;
+use crate::tui::widgets::{Spans, counted};
+use crate::util::units;
+
+/// ECMP entropy in the time range, or why it is unknown.
+pub(super) fn shown(view: &View) -> Result<Entropy, &'static str> {
+    match view.entropy() {
+        Some(entropy) if entropy.five_tuples > 0 => Ok(entropy),
+        Some(_) if view.data.as_ref().is_some_and(|data| data.model.total.packets > 0) => {
+            Err("not known of this time range")
+        }
+        Some(_) => Err("no RoCE packets in this time range"),
+        None if view.past() => Err("not kept for this snapshot"),
+        None => Err("analysing…"),
+    }
+}
+
+/// Normalized entropy over 5-tuples as a gauge.
+pub(super) fn gauge(view: &View, width: usize) -> Line<'static> {
+    let mut spans = Spans::default();
+    spans.push(" ECMP ENTROPY ", theme::BOLD);
+    let entropy = match shown(view) {
+        Ok(entropy) => entropy,
+        Err(why) => {
+            spans.push(why, theme::DIM);
+            return spans.into_line();
+        }
+    };
+    let cells = if width >= 70 { 16 } else { 8 };
+    let level = view.active_level(Problem::Hashing);
+    spans.push(bar(entropy.normalized.unwrap_or(0.0), cells), theme::BAR);
+    spans.push(format!(" {}", units::ratio(entropy.normalized)), theme::text(level));
+    let effective = entropy.effective_flows.map_or_else(|| units::UNKNOWN.into(), compact);
+    let mut parts = vec![
+        format!(" {}", counted(entropy.five_tuples, "5-tuple")),
+        format!(", {effective} effective flows"),
+    ];
+    // ACKs go back on as many ports as data came: what ECMP has to balance is the data.
+    let facts = view.analysis.as_ref().map(|analysis| &analysis.report.facts);
+    let data = facts.and_then(|facts| facts.entropy.data).and_then(|data| data.normalized);
+    parts.extend(data.map(|data| format!(" · data {} since the start", units::ratio(Some(data)))));
+    for part in parts {
+        // Whole parts, and none behind one that has no room.
+        if spans.width + part.chars().count() > width {
+            break;
+        }
+        spans.push(part, theme::PLAIN);
+    }
+    spans.into_line()
+}
