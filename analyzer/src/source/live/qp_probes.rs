@@ -139,6 +139,9 @@ impl QpProbes {
         absent.extend(attach_bnxt(&mut ebpf, root, bnxt));
         let records = ebpf.take_map(QP_RECORDS).context("the kernel object has no records")?.try_into()?;
         let counts = ebpf.take_map(QP_COUNTS).context("the kernel object has no counts")?.try_into()?;
+        if process::has_numbers_of_host(root) == Some(false) {
+            absent.push(("ib_query_qp".to_owned(), process::NO_OWN_QUERIES.to_owned()));
+        }
         let entered = ebpf.take_map(QP_CALLS).context("the kernel object has no calls")?.try_into()?;
         let (pods, searched) = (Pods::default(), Outstanding::default());
         Ok(Self { _ebpf: ebpf, records, counts, entered, searched, layout, absent, devx, modules, pods })
