@@ -103,6 +103,7 @@ impl QpProbes {
             .override_global("DEVICE_NAME_AT", &of.device_name, true)
             .override_global("QP_SGID", &of.qp_sgid, true)
             .override_global("GID_AT", &of.gid, true)
+            .override_global("QP_REAL", &of.qp_real, true)
             .override_global("EVENT_DEVICE", &of.event_device, true)
             .override_global("EVENT_ELEMENT", &of.event_element, true)
             .override_global("EVENT_TYPE", &of.event_type, true)

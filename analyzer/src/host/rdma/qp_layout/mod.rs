@@ -49,6 +49,7 @@ impl Layout {
                 qp_device: needed(&qp, "ib_qp", "device")?.offset,
                 device_name: needed(&device, "ib_device", "name")?.offset,
                 qp_sgid: if gid.is_some() { or_absent(qp.field("av_sgid_attr")) } else { ABSENT },
+                qp_real: or_absent(qp.field("real_qp")),
                 gid: or_absent(gid),
                 event_device: or_absent(event.field("device")),
                 event_element: or_absent(event.field("element")),
@@ -78,6 +79,7 @@ impl Layout {
         let at = |offset: u32| offset != ABSENT;
         let fields = [
             ("ib_qp.av_sgid_attr", at(of.qp_sgid)),
+            ("ib_qp.real_qp", at(of.qp_real)),
             ("ib_qp.qp_type", self.qp_type.is_some()),
             ("ib_qp.port", self.port.is_some()),
             ("ib_event.device", at(of.event_device)),
@@ -296,6 +298,7 @@ pub(crate) mod tests {
         let mut record = QpRecord {
             time_ns: 1_000,
             duration_ns: 0,
+                ("real_qp", long, 320),
             cgroup: 0,
             pid: 4_711,
             mask,
