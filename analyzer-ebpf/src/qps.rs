@@ -3,7 +3,7 @@
 //!
 //! They run for control verbs only, never for a packet or a work request. A call is recorded when it
 //! returns, because addresses are resolved in between; its arguments wait in `CALLS` until then. The
-//! programs know nine offsets, which user space sets, and copy the structures whole.
+//! programs know ten offsets, which user space sets, and copy the structures whole.
 #![no_std]
 #![no_main]
 #![expect(unsafe_code, reason = "kernel memory is read through pointers that the helpers check")]
@@ -61,6 +61,8 @@ static QP_DEVICE: Global<u32> = Global::new(ABSENT);
 static DEVICE_NAME_AT: Global<u32> = Global::new(ABSENT);
 #[unsafe(no_mangle)]
 static QP_SGID: Global<u32> = Global::new(ABSENT);
+#[unsafe(no_mangle)]
+static QP_REAL: Global<u32> = Global::new(ABSENT);
 #[unsafe(no_mangle)]
 static GID_AT: Global<u32> = Global::new(ABSENT);
 #[unsafe(no_mangle)]
@@ -148,10 +150,15 @@ pub fn rocescope_qp_queried(ctx: RetProbeContext) -> u32 {
     0
 }
 
-/// A queue pair is about to go.
+/// A queue pair is about to go. Processes share one that is the target of XRC and have a handle each, which is destroyed
+/// by the same function: the queue pair lives on until it is called for that itself.
 #[kprobe]
 pub fn rocescope_qp_destroyed(ctx: ProbeContext) -> u32 {
     let Some(qp) = ctx.arg::<u64>(0) else { return 0 };
+    let real = of(qp, QP_REAL.load());
+    if real != 0 && real != qp {
+        return 0;
+    }
     add(count::ENTERED);
     add(count::RETURNED);
     record(kind::DESTROYED, &Call { qp, attr: 0, time_ns: 0, mask: 0, kind: 0 }, 0, 0);

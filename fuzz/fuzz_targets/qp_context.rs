@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rocescope::host::rdma::qp_context::{decode, decode_query, is_decoded};
+use rocescope::host::rdma::qp_context::{Place, decode, decode_query, is_decoded};
 use rocescope_fuzz::seeds;
 
 const DRIVERS: [&str; 5] = ["mlx5_ib", "hns_roce", "hns_roce_hw_v2", "bnxt_re", "rxe"];
@@ -20,7 +20,8 @@ fuzz_target!(init: seeds(made), |input: (u8, u32, Option<u32>, &[u8])| {
     let (driver, lqpn, rqpn, bytes) = input;
     let driver = DRIVERS[usize::from(driver) % DRIVERS.len()];
     let lqpn = lqpn & 0xff_ffff;
-    let found = [decode(driver, bytes, lqpn, rqpn), decode_query(bytes, rqpn)];
+    let mut place = Place::default();
+    let found = [decode(driver, bytes, lqpn, rqpn, &mut place), decode_query(bytes, rqpn)];
     assert!(is_decoded(driver) || found[0].is_err());
     for context in found.iter().flatten() {
         // A context format without the peer is compatible with any peer.
@@ -31,5 +32,10 @@ fuzz_target!(init: seeds(made), |input: (u8, u32, Option<u32>, &[u8])| {
             assert!(driver != "mlx5_ib" || psn.is_none_or(|psn| psn <= 0xff_ffff));
         }
     }
-    assert_eq!(found[0], decode(driver, bytes, lqpn, rqpn));
+    assert_eq!(found[0], decode(driver, bytes, lqpn, rqpn, &mut Place::default()));
+    // What names the peer confirms the place for those without one.
+    if let (Ok(context), Some(_)) = (&found[0], rqpn) {
+        let context = context.clone();
+        assert!(context.rqpn.is_none() || decode(driver, bytes, lqpn, None, &mut place) == Ok(context));
+    }
 });

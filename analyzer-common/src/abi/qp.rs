@@ -55,7 +55,7 @@ pub mod kind {
     pub const CREATED: u8 = 1;
     /// A queue pair was modified, or that failed (`ib_modify_qp_with_udata`, `ib_modify_qp`).
     pub const MODIFIED: u8 = 2;
-    /// A queue pair is about to go (`ib_destroy_qp_user`).
+    /// A queue pair is about to go (`ib_destroy_qp_user`); not one of its handles, if the kernel's types tell them apart.
     pub const DESTROYED: u8 = 3;
     /// The attributes of a queue pair as its device reports them (`ib_query_qp`), asked for by rocescope.
     pub const QUERIED: u8 = 4;
@@ -220,6 +220,8 @@ pub struct QpLayout {
     pub device_name: u32,
     /// `ib_qp.av_sgid_attr`, or [`ABSENT`].
     pub qp_sgid: u32,
+    /// `ib_qp.real_qp`, or [`ABSENT`].
+    pub qp_real: u32,
     /// `ib_gid_attr.gid`.
     pub gid: u32,
     /// `ib_event.device`.

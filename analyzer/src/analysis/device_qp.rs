@@ -78,8 +78,8 @@ pub struct DeviceQp {
     pub plane: Option<u8>,
     /// Port of the bond that it sends on, from 1. Null: as `priority`, or none is chosen.
     pub bond_port: Option<u8>,
-    /// Packets sent and not acknowledged. Unit: packets. Null: no context, or not in it, it has sent nothing yet, or it
-    /// is in the error state.
+    /// Packets sent and not acknowledged. Unit: packets. Null: no context, or not in it, it has sent nothing yet, it
+    /// is in the error state, or its kind has no such PSN: all but RC and XRC_INI.
     pub in_flight: Option<u32>,
     /// Time for which packets have been in flight without one being acknowledged, at least: up to the latest reading.
     /// 0: acknowledgements arrive, or nothing is in flight. Unit: ns. Null: as `in_flight`.
@@ -110,8 +110,8 @@ pub struct DeviceQp {
     pub timeouts: Option<u64>,
     /// Sequence-error NAKs counted by the port that are attributed to it, likewise. Unit: NAKs. Null: none.
     pub sequence_errors: Option<u64>,
-    /// Confidence of `timeouts` and `sequence_errors`. `certain`: no other queue pair of the port that the kernel lists
-    /// had a packet in flight. `likely`: its context showed retries or a standstill at that time; others may share the
+    /// Confidence of `timeouts` and `sequence_errors`. `certain`: no other known queue pair of the port had a packet in
+    /// flight. `likely`: its context showed retries or a standstill at that time; others may share the
     /// count. Null: none are attributed.
     pub attribution: Option<&'static str>,
     /// Work that its process posted, in samples. Null: not sampled (`--sample-posts`), or it posted nothing in a window

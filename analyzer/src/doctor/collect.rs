@@ -11,7 +11,7 @@ use crate::host::net::stack;
 use crate::host::pci::{self, PciDevice};
 use crate::host::process::nccl::PORT;
 use crate::host::process::pods::PodInterfaces;
-use crate::host::process::{local, nccl};
+use crate::host::process::{self, local, nccl};
 use crate::host::rdma;
 use crate::host::rdma::counters::{Reading, Source};
 use crate::host::rdma::device::{self, Identity, Protocol};
@@ -130,6 +130,7 @@ fn kernel_state(root: &HostRoot, unread: &mut UnreadReasons) -> KernelState {
         program: program(root),
         missing_capabilities: missing,
         initial_user_namespace: unread.text(root, "/proc/self/uid_map").map(whole),
+        initial_pid_namespace: process::has_numbers_of_host(root),
         bpf_jit: facts.jit,
         bpf_jit_harden: unread.number(root, "/proc/sys/net/core/bpf_jit_harden"),
         bpf_stats: unread.number(root, "/proc/sys/kernel/bpf_stats_enabled"),

@@ -3,7 +3,7 @@
 
 use super::facts::{ContextFacts, HostFacts, Protocol};
 use crate::host::rdma::nldev::{self, Device, Query, QueuePair};
-use crate::host::rdma::qp_context;
+use crate::host::rdma::qp_context::{self, Place};
 use crate::host::read::queries::Queries;
 
 /// Reads one context of each RoCE device with a connected queue pair: on mlx5 and bnxt_re one command to the firmware.
@@ -24,7 +24,7 @@ fn read(kernel: &dyn Queries, index: u32, driver: &str, qp: &QueuePair) -> Conte
     let (bytes, problem) = match answer {
         Ok(answers) => {
             let bytes = answers.iter().find_map(|answer| nldev::qp_context(answer)).unwrap_or_default();
-            let decoded = qp_context::decode(driver, &bytes, qp.lqpn, qp.rqpn);
+            let decoded = qp_context::decode(driver, &bytes, qp.lqpn, qp.rqpn, &mut Place::default());
             (Some(bytes.len() as u64), decoded.err().map(|why| why.to_string()))
         }
         Err(error) => (None, Some(qp_context::refusal(driver, &error))),

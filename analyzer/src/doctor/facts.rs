@@ -82,6 +82,9 @@ pub struct KernelState {
     pub missing_capabilities: Option<Vec<&'static str>>,
     /// True in the initial user namespace, in which capabilities permit eBPF.
     pub initial_user_namespace: Option<bool>,
+    /// True in the initial PID namespace, whose numbers of processes programs in the kernel see.
+    #[serde(skip)]
+    pub initial_pid_namespace: Option<bool>,
     /// `net.core.bpf_jit_enable` is not 0.
     pub bpf_jit: Option<bool>,
     /// Setting `net.core.bpf_jit_harden`.

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::facts::{ContextFacts, DeviceFacts, HostFacts, Protocol};
 use super::visibility::Availability;
 use crate::host::kernel::{Capability, KernelVersion, PERFMON_SUFFICES};
+use crate::host::process;
 use crate::host::process::nccl::PORT;
 use crate::host::rdma::fwctl::BNXT_REFUSES;
 use crate::host::rdma::mlx5_command::{FUNCTION, FUNCTION_SINCE, REASONS_SINCE};
@@ -158,7 +159,11 @@ fn lives(facts: &HostFacts) -> (Availability, String) {
     } else {
         format!("; not known here, since the kernel has no such fields: {}", fields.join(", "))
     };
-    (works, format!("{modules}{unknown}; tested with Soft-RoCE, not on hardware"))
+    let unseen = match kernel.initial_pid_namespace {
+        Some(false) => format!("; {}", process::NO_OWN_QUERIES),
+        _ => String::new(),
+    };
+    (works, format!("{modules}{unknown}{unseen}; tested with Soft-RoCE, not on hardware"))
 }
 
 /// Error reasons that drivers give of queue pairs in the error state.

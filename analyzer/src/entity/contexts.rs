@@ -87,7 +87,7 @@ pub struct Blamed {
     pub timeouts: u64,
     /// NAKs for a PSN sequence error, likewise.
     pub sequence_errors: u64,
-    /// True when no other queue pair of the port that the kernel lists had a packet in flight each time.
+    /// True when no other known queue pair of the port had a packet in flight each time.
     pub certain: bool,
 }
 

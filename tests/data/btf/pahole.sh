@@ -3,7 +3,7 @@
 # offset, length, and the structure that the member is.
 set -eu
 cd "$1"
-members='^(device|av_sgid_attr|qp_num|qp_type|port|qp_state|path_mtu|rq_psn|sq_psn|dest_qp_num|ah_attr|grh|dgid|flow_label|traffic_class|timeout|retry_cnt|rnr_retry|gid|name|element|event|kobj|ib_qp|qplib_qp)$'
+members='^(device|real_qp|av_sgid_attr|qp_num|qp_type|port|qp_state|path_mtu|rq_psn|sq_psn|dest_qp_num|ah_attr|grh|dgid|flow_label|traffic_class|timeout|retry_cnt|rnr_retry|gid|name|element|event|kobj|ib_qp|qplib_qp)$'
 for one in ib_core:ib_qp ib_core:ib_qp_attr ib_core:rdma_ah_attr ib_core:ib_global_route ib_core:ib_gid_attr \
     ib_core:ib_device ib_core:ib_event mlx5_core:mlx5_core_dev mlx5_core:device mlx5_core:kobject bnxt_re:bnxt_re_qp; do
     module=${one%%:*} structure=${one##*:}

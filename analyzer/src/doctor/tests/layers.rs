@@ -102,6 +102,13 @@ fn each_layer_says_what_it_would_need() {
         (MLX5, String::new(), "QP lives", Availability::Perhaps, "kprobes and BTF"),
         (
             MLX5,
+            with("proc/self/ns/pid -> pid:[9]"),
+            "QP lives",
+            Availability::Yes,
+            "use the host's (hostPID)",
+        ),
+        (
+            MLX5,
             with("sys/kernel/btf/vmlinux = (none)"),
             "QP lives",
             Availability::No,

@@ -196,12 +196,31 @@ pub fn comm(root: &HostRoot, pid: u32) -> Option<String> {
     root.text(&format!("/proc/{pid}/comm")).ok()
 }
 
+/// The consequence of another PID namespace than the host's, and what to do.
+pub const NO_OWN_QUERIES: &str = "in this PID namespace the kernel's number of rocescope's process is not known, so that the settings of QPs made before the run are not read: use the host's (hostPID)";
+
+/// True in the PID namespace of the host, whose numbers programs in the kernel see; `None` if /proc does not show it.
+#[must_use]
+pub fn has_numbers_of_host(root: &HostRoot) -> Option<bool> {
+    /// Its number on each kernel (`PROC_PID_INIT_INO` of linux/proc_ns.h).
+    const INITIAL: &str = "pid:[4026531836]";
+    root.link_name("/proc/self/ns/pid").ok().map(|name| name == INITIAL)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::host::read::testing::{fifo, tree};
 
     const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn a_namespace_of_the_host_differs_from_a_container_s() {
+        let host =
+            tree(&[("host/proc/self/ns/pid", "-> pid:[4026531836]"), ("pod/proc/self/ns/pid", "-> pid:[9]")]);
+        let of = |name: &str| has_numbers_of_host(&HostRoot::at(host.path().join(name)));
+        assert_eq!([of("host"), of("pod"), of("none")], [Some(true), Some(false), None]);
+    }
 
     #[test]
     fn a_thread_leads_to_its_process() {

@@ -192,9 +192,13 @@ mod tests {
         base.structure("ib_event", 24, &[("device", long, 0)]);
         let layout = Layout::of(&Btf::parse(base.bytes(), None).unwrap()).unwrap();
         let absent = layout.absent();
-        for field in
-            ["ib_qp.av_sgid_attr", "ib_qp_attr.retry_cnt", "ib_qp_attr.ah_attr.grh.dgid", "ib_event.event"]
-        {
+        for field in [
+            "ib_qp.av_sgid_attr",
+            "ib_qp.real_qp",
+            "ib_qp_attr.retry_cnt",
+            "ib_qp_attr.ah_attr.grh.dgid",
+            "ib_event.event",
+        ] {
             assert!(absent.contains(&field), "{field}: {absent:?}");
         }
         assert!(

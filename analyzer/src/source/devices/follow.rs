@@ -43,7 +43,9 @@ impl QpWatch {
     pub(super) fn is_same(&self, qp: &QueuePair) -> bool {
         // The peer is set and cleared with the connection.
         let same_peer = self.qp.rqpn.is_none() || qp.rqpn == self.qp.rqpn;
-        self.qp.pid == qp.pid && self.qp.kind == qp.kind && same_peer
+        // After the end of the thread that made it the kernel names no process.
+        let same_maker = self.qp.pid == qp.pid || (qp.pid, &qp.kernel_name) == (None, &None);
+        same_maker && self.qp.kind == qp.kind && same_peer
     }
 
     /// Adds its state at the end of a span (begin and end, Unix nanoseconds) in which the port carried `most` packets.
@@ -84,8 +86,12 @@ impl QpWatch {
                 self.busy = changed;
             }
         }
-        self.qp = qp.clone();
+        let before = self.owner.clone();
         self.owner = owner.clone();
+        if self.owner.pid.is_none() && before.pid.is_some() {
+            (self.owner.pid, self.owner.comm, self.owner.pod) = (before.pid, before.comm, before.pod);
+        }
+        self.qp = QueuePair { pid: qp.pid.or(self.qp.pid), ..qp.clone() };
         changed
     }
 
@@ -100,5 +106,40 @@ impl QpWatch {
             stalled_ns: moving.then_some(self.stalled_ns),
             stall: self.stall,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(pid: Option<u32>, kernel_name: Option<&str>) -> (QueuePair, QpOwner) {
+        let qp = QueuePair {
+            device: "mlx5_0".into(),
+            port: Some(1),
+            lqpn: 17,
+            rqpn: Some(29),
+            kind: Some("RC"),
+            state: Some("RTS"),
+            rq_psn: Some(1),
+            sq_psn: Some(1),
+            pid,
+            kernel_name: kernel_name.map(str::to_owned),
+            subtype: None,
+        };
+        (qp, QpOwner { lqpn: 17, pid, comm: pid.map(|_| "train".to_owned()), ..QpOwner::default() })
+    }
+
+    /// The kernel names the thread that made it, as long as that runs.
+    #[test]
+    fn a_queue_pair_whose_thread_has_ended_stays_the_same_with_its_owner() {
+        let (qp, owner) = listed(Some(4_711), None);
+        let mut followed = QpWatch::new(&qp, &owner);
+        let (nameless, nobody) = listed(None, None);
+        assert!(followed.is_same(&nameless));
+        followed.advance(&nameless, &nobody, PortPackets::default(), (0, 1), false);
+        assert_eq!(followed.sample(true).owner, owner);
+        let others = [listed(Some(4_712), None), listed(None, Some("ib_core"))];
+        assert!(others.iter().all(|(other, _)| !followed.is_same(other)) && followed.is_same(&qp));
     }
 }

@@ -348,6 +348,14 @@ impl Follower {
         })
     }
 
+    /// A listed queue pair of XRC with its peer, which the kernel's lists name for RC and UC alone.
+    #[must_use]
+    pub fn with_peer(&self, qp: &QueuePair) -> Option<QueuePair> {
+        let is_nameless = matches!(qp.kind, Some("XRC_INI" | "XRC_TGT")) && qp.rqpn.is_none();
+        let known = is_nameless.then(|| self.alive.get(&(qp.device.clone(), qp.lqpn))).flatten()?;
+        Some(QueuePair { rqpn: Some(known.life.rqpn?), ..qp.clone() })
+    }
+
     /// True if a query ends after the start of the verb that destroyed the queue pair: it concerns the destroyed one.
     fn has_just_ended(&self, found: &QpLife, time_ns: u64) -> bool {
         let since = time_ns.saturating_sub(LONGEST_QUERY_NS);

@@ -360,3 +360,26 @@ fn source_ports_are_those_of_the_kernel() {
     let on_5_15 = |driver: &str| udp_source_port(driver, kernel(5, 15), 0, 17, 29);
     assert_eq!((on_5_15("rxe"), on_5_15("mlx5_ib")), (None, Some(0xc1ed)), "Soft-RoCE had a rule of its own");
 }
+
+/// The kernel's lists name the peer of RC and UC alone.
+#[test]
+fn a_listed_queue_pair_of_xrc_has_the_peer_of_its_life() {
+    let mut follower = Follower::default();
+    follower.take(is(QpLife { rqpn: Some(29), state: Some("RTR"), ..life(17) }, 1, 2));
+    let listed = |lqpn, kind| QueuePair {
+        device: "rxe0".into(),
+        port: Some(1),
+        lqpn,
+        rqpn: None,
+        kind: Some(kind),
+        state: Some("RTR"),
+        rq_psn: None,
+        sq_psn: None,
+        pid: None,
+        kernel_name: None,
+        subtype: None,
+    };
+    let peer = |lqpn, kind| follower.with_peer(&listed(lqpn, kind)).map(|qp| (qp.lqpn, qp.rqpn));
+    assert_eq!(peer(17, "XRC_TGT"), Some((17, Some(29))));
+    assert_eq!([peer(17, "RC"), peer(18, "XRC_TGT")], [None, None]);
+}

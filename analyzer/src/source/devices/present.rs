@@ -63,7 +63,14 @@ impl PresentQps {
     pub fn list<'a>(&mut self, owners: impl Iterator<Item = &'a QpOwner>) {
         self.lists += 1;
         let lists = self.lists;
-        for (owner, pid) in owners.filter_map(|owner| Some((owner, owner.pid?))) {
+        for owner in owners {
+            let key = (owner.device.clone(), owner.lqpn);
+            let Some(pid) = owner.pid else {
+                // The thread that made it has ended, so that the kernel names none. Its own have a name.
+                let known = self.alive.get_mut(&key).filter(|_| owner.comm.is_none());
+                known.into_iter().for_each(|known| known.listed = lists);
+                continue;
+            };
             // It was listed, but ended before the list was applied.
             let is_gone = |gone: &EndedQp| {
                 gone.at + 1 == lists
@@ -71,7 +78,6 @@ impl PresentQps {
                     && gone.pid == pid
                     && gone.device == owner.device
             };
-            let key = (owner.device.clone(), owner.lqpn);
             match self.alive.get_mut(&key) {
                 Some(known) if known.pid == pid => known.listed = lists,
                 None if self.ended.iter().any(is_gone) => {}
@@ -198,6 +204,18 @@ mod tests {
             present.list([].into_iter());
         }
         assert_eq!(present.device(4_711, 17), None);
+    }
+
+    #[test]
+    fn one_whose_thread_has_ended_is_still_there() {
+        let mut present = PresentQps::default();
+        present.list([owner("mlx5_0", 17, 1), owner("mlx5_0", 18, 1)].iter());
+        let nameless = |lqpn| QpOwner { device: "mlx5_0".into(), lqpn, ..QpOwner::default() };
+        let of_kernel = QpOwner { comm: Some("ib_core".into()), ..nameless(18) };
+        for _ in 0..=MISSING {
+            present.list([nameless(17), of_kernel.clone(), nameless(19)].iter());
+        }
+        assert_eq!(present.alive(), Set::from_iter([(1, 17)]), "another one has the number 18");
     }
 
     #[test]

@@ -182,14 +182,15 @@ impl Watch {
         }
         self.follower.listed(found);
         let ports: Vec<Port> = self.ports.iter().filter_map(PortWatch::query_port).collect();
-        let reached = |qp: &QueuePair| self.asker.reaches(&qp.device);
-        let mut past_verbs: Vec<QueuePair> = self.follower.past_verbs().filter(reached).collect();
-        for qp in &mut past_verbs {
+        let mut past_verbs: Vec<QueuePair> = self.follower.past_verbs().collect();
+        for qp in past_verbs.iter_mut().filter(|qp| self.asker.reaches(&qp.device)) {
             let first = || ports.iter().find(|port| port.device == qp.device).map(|port| port.number);
             qp.port = qp.port.or_else(first);
         }
         self.asker.take_past_verbs(past_verbs);
-        self.asker.take_qps(&ports, found.list.iter().map(|(qp, _)| qp));
+        let named: Vec<_> = found.list.iter().map(|(qp, _)| self.follower.with_peer(qp)).collect();
+        let listed = found.list.iter().zip(&named).map(|((qp, _), named)| named.as_ref().unwrap_or(qp));
+        self.asker.take_qps(&ports, listed);
     }
 
     /// Records the cost of listing queue pairs.

@@ -28,14 +28,13 @@ use crate::util::lock::Locked;
 
 /// Minimum interval of counter readings: drivers cache values for up to 10 ms, and ethtool has thousands.
 const SHORTEST: Duration = Duration::from_millis(500);
-/// Pause between two listings of queue pairs, as a multiple of the time that a listing and its evaluation take,
-/// within bounds: a hundredth of a CPU. A listing queries the device for every queue pair, which takes time if there
-/// are thousands.
-pub(super) const QP_REST: u32 = 100;
+/// Pause between two listings of queue pairs, as a multiple of the time that a listing and its evaluation take: a
+/// hundredth of a CPU. A listing queries the device for every queue pair, which takes time if there are thousands.
+const QP_REST: u32 = 100;
+/// The same after a retry error of the port: it may have many of them.
+const QP_LEAST_REST: u32 = 10;
 /// Minimum pause: queue pairs of a short test live for a second or two.
-pub(super) const QP_SHORTEST: Duration = SHORTEST;
-/// Maximum pause: queue pairs of a job live for hours, and a retry error of the port triggers a listing at once.
-pub(super) const QP_LONGEST: Duration = Duration::from_secs(20);
+const QP_SHORTEST: Duration = SHORTEST;
 /// Time for which device addresses are assumed unchanged: reading them takes far longer than listing queue pairs.
 const ADDRESSES_STAY: Duration = Duration::from_secs(30);
 /// Maximum number of frames taken per interface at a time: a switch sends one every 30 seconds.
@@ -43,6 +42,34 @@ const LLDP_FRAMES: usize = 16;
 /// Interval of reading the records of queue pairs. The programs wake nobody up: that would be an interrupt in which the
 /// kernel skips probes.
 pub(super) const LIVES_PAUSE: Duration = Duration::from_millis(20);
+
+/// Pause after a listing that took this long.
+pub(super) fn list_pause(took: Duration) -> Duration {
+    (took * QP_REST).max(QP_SHORTEST)
+}
+
+/// Time of the next listing, and the earliest one if something has happened.
+#[derive(Clone, Copy, Debug)]
+struct NextList {
+    due: Instant,
+    earliest: Instant,
+}
+
+impl NextList {
+    fn new(now: Instant) -> Self {
+        Self { due: now, earliest: now }
+    }
+
+    /// After a listing that took this long.
+    fn after(now: Instant, took: Duration) -> Self {
+        Self { due: now + list_pause(took), earliest: now + took * QP_LEAST_REST }
+    }
+
+    /// Queue pairs may have ended.
+    fn hurry(&mut self, now: Instant) {
+        self.due = self.due.min(self.earliest.max(now));
+    }
+}
 
 /// Latest readings of the devices.
 #[derive(Clone, Debug, Default)]
@@ -110,7 +137,7 @@ impl Reader {
             watch,
             sockets: sockets.collect(),
             known: Arc::clone(&known),
-            qps_due: Instant::now(),
+            next_list: NextList::new(Instant::now()),
             addresses: None,
             probes: None,
             earlier: Calls::default(),
@@ -157,7 +184,7 @@ struct Work {
     watch: Watch,
     sockets: Vec<LldpSocket>,
     known: Arc<Mutex<LatestReadings>>,
-    qps_due: Instant,
+    next_list: NextList,
     addresses: Option<(Instant, listed::Addresses)>,
     /// `None` before the start; then the probes, or the reason why there are none.
     probes: Option<Result<QpProbes, String>>,
@@ -191,7 +218,7 @@ impl Work {
             let (owners, began) = self.queue_pairs().unzip();
             self.publish(owners);
             if let Some(began) = began {
-                self.qps_due = Instant::now() + (began.elapsed() * QP_REST).clamp(QP_SHORTEST, QP_LONGEST);
+                self.next_list = NextList::after(Instant::now(), began.elapsed());
             }
             if self.rest(stopped) {
                 break;
@@ -320,14 +347,14 @@ impl Work {
             self.watch.note_counters(monotonic_ns());
             if self.watch.given_up() > before {
                 // The list shows the affected queue pair by its state, as long as its process keeps it.
-                self.qps_due = Instant::now();
+                self.next_list.hurry(Instant::now());
             }
         }
     }
 
     /// Lists all queue pairs if due, and returns the start time.
     fn queue_pairs(&mut self) -> Option<(Owners, Instant)> {
-        if Instant::now() < self.qps_due {
+        if Instant::now() < self.next_list.due {
             return None;
         }
         let root = self.host.root().ok()?;

@@ -1,5 +1,6 @@
 use std::time::{Duration, Instant};
 
+use super::{NextList, QP_SHORTEST};
 use crate::analysis::{InputKind, Options};
 use crate::host::net::netns::NetNs;
 use crate::host::read::queries::Host;
@@ -242,4 +243,23 @@ fn records_of_a_busy_host_fit_between_two_readings() {
     let most = QP_RECORDS_BYTES / (size_of::<QpRecord>() + 8);
     assert!(most as u128 >= PER_SECOND * LIVES_PAUSE.as_millis() / 1_000, "{most}");
     assert!(MOST_RECORDS >= most, "one reading empties it");
+}
+
+/// The list costs a query of the device per queue pair: also while many of them die.
+#[test]
+fn lists_have_a_share_of_the_time_however_long_they_take() {
+    let now = Instant::now();
+    let [short, long] = [Duration::from_millis(1), Duration::from_secs(3)];
+    for (took, pause, least) in [(short, QP_SHORTEST, 10 * short), (long, 100 * long, 10 * long)] {
+        let mut next = NextList::after(now, took);
+        assert_eq!(next.due - now, pause);
+        next.hurry(now + took);
+        assert_eq!(next.due - now, least);
+        // Later, at once; and never later than without a reason.
+        next = NextList::after(now, took);
+        next.hurry(now + least * 2);
+        assert_eq!(next.due - now, least * 2);
+        next.hurry(now + pause * 2);
+        assert_eq!(next.due - now, least * 2);
+    }
 }

@@ -17,6 +17,7 @@ use super::qp_pods::Pods;
 use crate::entity::lives::{Calls, KERNEL, QpControl, QpEvent, QpLife, REASON, VERBS, timeout_ns};
 use crate::host::kernel::clock::{WallClock, monotonic_ns};
 use crate::host::kernel::{Capability, KernelFacts, perf_for_administrators};
+use crate::host::process;
 use crate::host::rdma::nldev::{kind_name, state_name};
 use crate::host::rdma::qp_layout::{Attributes, Layout, address, mask};
 use crate::host::rdma::qp_reason;
@@ -99,6 +100,7 @@ impl QpProbes {
             .override_global("QP_DEVICE", &of.qp_device, true)
             .override_global("DEVICE_NAME_AT", &of.device_name, true)
             .override_global("QP_SGID", &of.qp_sgid, true)
+            .override_global("QP_REAL", &of.qp_real, true)
             .override_global("GID_AT", &of.gid, true)
             .override_global("EVENT_DEVICE", &of.event_device, true)
             .override_global("EVENT_ELEMENT", &of.event_element, true)
@@ -134,6 +136,9 @@ impl QpProbes {
             Err(why) => Err(why),
         };
         absent.extend(attach_bnxt(&mut ebpf, root, bnxt));
+        if process::has_numbers_of_host(root) == Some(false) {
+            absent.push(("ib_query_qp".to_owned(), process::NO_OWN_QUERIES.to_owned()));
+        }
         let records = ebpf.take_map(QP_RECORDS).context("the kernel object has no records")?.try_into()?;
         let counts = ebpf.take_map(QP_COUNTS).context("the kernel object has no counts")?.try_into()?;
         let entered = ebpf.take_map(QP_CALLS).context("the kernel object has no calls")?.try_into()?;
@@ -345,8 +350,7 @@ fn change(
             Some(of.failure(format!("modify{to}"), wanted.peer))
         }
         kind::QUERIED if record.result == 0 => {
-            let state = layout.attributes(record, mask::STATE).state.unwrap_or(0);
-            let life = of.life(layout.attributes(record, mask::known_in(state)), driver)?;
+            let life = of.life(layout.queried(record, driver(&of.device).as_deref()), driver)?;
             Some(Change::Found(life, call))
         }
         kind::DESTROYED => Some(Change::Ended { lqpn: of.lqpn?, device: of.device, time_ns: of.time_ns }),
@@ -369,7 +373,7 @@ impl Reader<'_> {
     /// The queue pair with these attributes. `None` if its number is unknown.
     fn life(&self, set: Attributes, driver: &dyn Fn(&str) -> Option<String>) -> Option<QpLife> {
         let lqpn = self.lqpn?;
-        let driver = driver(&self.device);
+        let (driver, rqpn) = (driver(&self.device), set.dest_qp.filter(|qpn| *qpn != 0));
         let port =
             |label: u32, rqpn: u32| udp_source_port(driver.as_deref()?, kernel_version(), label, lqpn, rqpn);
         Some(QpLife {
@@ -378,11 +382,11 @@ impl Reader<'_> {
             port: self.layout.port(self.record),
             kind: self.layout.qp_type(self.record).and_then(kind_name),
             state: set.state.and_then(state_name),
-            rqpn: set.dest_qp.filter(|qpn| *qpn != 0),
+            rqpn,
             control: QpControl {
                 src: self.src(),
                 dst: set.peer,
-                udp_port: set.flow_label.zip(set.dest_qp).and_then(|(label, rqpn)| port(label, rqpn)),
+                udp_port: set.flow_label.zip(rqpn).and_then(|(label, rqpn)| port(label, rqpn)),
                 flow_label: set.flow_label,
                 dscp: set.traffic_class.map(|class| class >> 2),
                 path_mtu: set.path_mtu,
@@ -455,108 +459,8 @@ fn event_name(event: u32) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::host::kernel::btf::cut;
-    use crate::host::rdma::qp_layout::kernels;
-    use crate::host::rdma::qp_layout::tests::{layout, record};
-    use crate::host::read::testing::tree;
-
-    fn of(record: &QpRecord) -> Option<Change> {
-        change(&layout(), record, WallClock::sample(), &|device| (device == "rxe0").then(|| "rxe".into()))
-    }
-
-    #[test]
-    fn a_host_without_the_types_has_no_probes_and_says_why() {
-        let host = tree(&[("sys/module/ib_core/refcnt", "0"), ("sys/kernel/btf/vmlinux", "")]);
-        let root = HostRoot::at(host.path());
-        let why = |root: &HostRoot| format!("{:#}", QpProbes::start(root).unwrap_err());
-        assert_eq!(why(&root), "cannot read the kernel's BTF: invalid BTF");
-        std::fs::remove_file(root.path("/sys/kernel/btf/vmlinux")).unwrap();
-        let said = why(&root);
-        assert!(said.starts_with("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)"), "{said}");
-        // ib_core is a module with its own BTF.
-        let whole = kernels::btf(kernels::KERNELS[0], "ib_core");
-        let (kernel_alone, _) = cut::cut(&whole, &["kobject"]);
-        std::fs::write(root.path("/sys/kernel/btf/vmlinux"), kernel_alone).unwrap();
-        assert_eq!(why(&root), "the kernel's BTF has no struct ib_qp");
-    }
-
-    /// One that waits for an address is no missed one: it goes on, and connects a queue pair.
-    #[test]
-    fn calls_under_way_are_not_missed() {
-        const NOW: u64 = 100 * 1_000_000_000;
-        let host = tree(&[("proc/5/task/6/comm", "train"), ("proc/5/task/7/comm", "train")]);
-        let root = HostRoot::at(host.path());
-        let call = |kind, mask, time_ns| Call {
-            qp: 1,
-            attr: 2,
-            time_ns,
-            mask: u64::from(mask),
-            kind: u64::from(kind),
-        };
-        let thread = |number: u64| 5 << 32 | number;
-        let of = |calls: &[(u64, Call)]| {
-            let found = Outstanding::among(calls.iter().copied(), NOW, Some(&root));
-            (found.under_way, found.may_end)
-        };
-        let waits = call(kind::MODIFIED, mask::STATE | mask::AV, NOW - 1_000_000_000);
-        assert_eq!(of(&[(thread(6), waits)]), (1, 0));
-        assert_eq!(of(&[(thread(7), call(kind::MODIFIED, mask::STATE, NOW - 1))]), (1, 1));
-        assert_eq!(of(&[(thread(7), call(kind::CREATED, BY_PROCESS, NOW - 1))]), (1, 0));
-        let over = [
-            (thread(8), waits),
-            (thread(6), Call { time_ns: NOW - LONGEST_CALL_NS, ..waits }),
-            (thread(7), call(kind::QUERIED, 0, NOW - 1)),
-        ];
-        assert_eq!(of(&over), (0, 0), "the thread has ended; it is too old; rocescope's own");
-    }
-
-    #[test]
-    fn calls_become_changes() {
-        let created = record(kind::CREATED, 17, 0, &|_| {});
-        let Some(Change::Is(life, _)) = of(&created) else { panic!() };
-        assert_eq!((life.lqpn, life.kind, life.state), (17, Some("RC"), Some("RESET")));
-        assert_eq!(life.origin, Some(KERNEL));
-        let Some(Change::Is(of_process, _)) = of(&record(kind::CREATED, 17, BY_PROCESS, &|_| {})) else {
-            panic!()
-        };
-        assert_eq!(of_process.origin, Some(VERBS));
-        assert_eq!((life.pid, life.comm.as_deref()), (Some(4_711), Some("train")));
-
-        let to_rtr = mask::STATE | mask::AV | mask::DEST_QPN;
-        let set = |attr: &mut [u8]| {
-            attr[..4].copy_from_slice(&2u32.to_ne_bytes());
-            attr[16..20].copy_from_slice(&29u32.to_ne_bytes());
-        };
-        let Some(Change::Is(life, _)) = of(&record(kind::MODIFIED, 17, to_rtr, &set)) else { panic!() };
-        assert_eq!((life.state, life.rqpn, life.control.udp_port), (Some("RTR"), Some(29), Some(0xc1ed)));
-        assert_eq!((life.control.flow_label, life.control.connected_ns), (Some(0), None));
-        let mut sending = record(kind::MODIFIED, 17, mask::STATE, &|attr| {
-            attr[..4].copy_from_slice(&3u32.to_ne_bytes());
-        });
-        sending.duration_ns = 7_000;
-        let Some(Change::Is(ready, call)) = of(&sending) else { panic!() };
-        assert_eq!((ready.state, ready.control.connect_took_ns), (Some("RTS"), Some(7_000)));
-        assert_eq!((ready.control.connected_ns, call.ended_ns - call.began_ns), (Some(call.ended_ns), 7_000));
-
-        // A query in RTR: attributes that are set in the transition to RTS are 0, which is no value.
-        let Some(Change::Found(life, _)) = of(&record(kind::QUERIED, 17, 0, &set)) else { panic!() };
-        assert_eq!((life.rqpn, life.control.timeout_ns, life.control.retry_cnt), (Some(29), None, None));
-
-        let mut failed = record(kind::MODIFIED, 17, to_rtr, &set);
-        (failed.result, failed.duration_ns) = (-110, 1_020_000_000);
-        let Some(Change::Event(event)) = of(&failed) else { panic!() };
-        assert_eq!((event.event.as_str(), event.errno), ("modify to RTR", Some(110)));
-        assert_eq!((event.lqpn, event.duration_ns), (Some(17), Some(1_020_000_000)));
-
-        let mut gone = record(kind::EVENT, 17, 0, &|_| {});
-        gone.event = 1;
-        let Some(Change::Event(event)) = of(&gone) else { panic!() };
-        assert_eq!((event.event.as_str(), event.lqpn), ("QP_FATAL", Some(17)));
-        assert!(matches!(of(&record(kind::DESTROYED, 17, 0, &|_| {})), Some(Change::Ended { lqpn: 17, .. })));
-    }
-}
+#[path = "qp_probes_tests.rs"]
+mod tests;
 
 #[cfg(test)]
 #[path = "queue_pair_load_tests.rs"]

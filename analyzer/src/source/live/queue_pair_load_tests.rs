@@ -25,7 +25,7 @@ use crate::host::read::recorded::{Recorded, RecordedKernel};
 use crate::source::devices::context::ask::Clock;
 use crate::source::devices::listed;
 use crate::source::devices::watch::Watch;
-use crate::source::live::counters::{QP_LONGEST, QP_REST, QP_SHORTEST};
+use crate::source::live::counters::list_pause;
 use crate::util::time::nanos;
 
 const QPS: u32 = 10_000;
@@ -247,7 +247,7 @@ fn ten_thousand_queue_pairs_cost_little() {
             run.list();
             lists += 1;
             let took = Duration::from_nanos(spent_ns() - before);
-            due_ns = now_ns + nanos((took * QP_REST).clamp(QP_SHORTEST, QP_LONGEST));
+            due_ns = now_ns + nanos(list_pause(took));
         }
         run.half_a_second();
         // The source and its view hold the two latest samples.

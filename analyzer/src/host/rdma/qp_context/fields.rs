@@ -63,6 +63,14 @@ pub struct QpContext {
     pub counts_down: Option<bool>,
 }
 
+impl QpContext {
+    /// Removes what a queue pair that waits for no answers does not use.
+    pub fn forget_retries(&mut self) {
+        self.timeout = None;
+        [self.retry_cnt, self.rnr_retry, self.retry_now, self.rnr_retry_now] = [None; 4];
+    }
+}
+
 /// A field of a context: its position and meaning.
 pub(super) struct Field {
     /// Name in the driver's source.

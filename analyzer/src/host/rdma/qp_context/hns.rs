@@ -49,8 +49,8 @@ const LIST_SRQ_EN: u32 = 3;
 const LIST_SQ: (u32, u32) = (8, 9);
 const LIST_RQ: (u32, u32) = (11, 12);
 
-/// The context in the driver's response.
-pub(super) fn contexts(bytes: &[u8]) -> Vec<QpContext> {
+/// The context in the driver's response, whose length shows its place.
+pub(super) fn contexts(bytes: &[u8]) -> Vec<(usize, QpContext)> {
     let mut context = QpContext { counts_down: Some(true), ..QpContext::default() };
     if bytes.len() >= LEN {
         let value = |field: &Field| read(bytes, field);
@@ -69,7 +69,7 @@ pub(super) fn contexts(bytes: &[u8]) -> Vec<QpContext> {
     } else {
         return Vec::new();
     }
-    vec![context]
+    vec![(0, context)]
 }
 
 /// Producer and consumer indices of the send and the receive queue, 16 bits each.

@@ -51,10 +51,11 @@ const SW_SQ: Field = field("sw_sq_wqebb_counter", 0x5b0, 16, |_, _| {});
 const HW_RQ: Field = field("hw_rq_counter", 0x5c0, 32, |_, _| {});
 const SW_RQ: Field = field("sw_rq_counter", 0x5e0, 32, |_, _| {});
 
-/// The contexts that the dump may contain, most likely first.
-pub(super) fn contexts(dump: &[u8], lqpn: u32) -> Vec<QpContext> {
+/// The contexts that the dump may contain, most likely first, each with the number of its place.
+pub(super) fn contexts(dump: &[u8], lqpn: u32) -> Vec<(usize, QpContext)> {
     let Some(payload) = payload(dump, lqpn) else { return Vec::new() };
-    PLACES.iter().filter_map(|at| payload.get(*at..at + LEN).map(context)).collect()
+    let at_place = |(place, at): (usize, &usize)| Some((place, context(payload.get(*at..at + LEN)?)));
+    PLACES.iter().enumerate().filter_map(at_place).collect()
 }
 
 /// The payload of the first segment about queue pair `lqpn`.

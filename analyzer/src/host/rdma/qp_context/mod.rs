@@ -2,7 +2,7 @@
 //! bytes with a driver-specific layout.
 //!
 //! Layouts come only from public definitions, and none has been compared with hardware. A context is therefore
-//! accepted only if it names the same peer as the kernel ([`decode`]).
+//! accepted only if it names the same peer as the kernel, or lies where such a one of the same device does ([`decode`]).
 //!
 //! | driver | layout |
 //! |---|---|
@@ -34,7 +34,17 @@ pub enum Undecodable {
     /// The context names another peer than the kernel does: its layout is not the assumed one.
     #[error("the context names another peer than the kernel: unknown layout of this firmware")]
     Disagrees,
+    /// The kernel names no peer to compare it with, and the place of a context has not been confirmed on this device.
+    #[error(
+        "the kernel names no peer of the queue pair, and no other context of the device has confirmed the layout yet"
+    )]
+    Unconfirmed,
 }
+
+/// Which of the possible places of the context in the answers of a device has it, learned from queue pairs whose peer
+/// the kernel names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place(Option<usize>);
 
 /// Reason why a driver or the kernel gives no context, in words.
 #[must_use]
@@ -73,11 +83,17 @@ pub fn is_decoded(driver: &str) -> bool {
 }
 
 /// Decodes the bytes of `RDMA_NLDEV_ATTR_RES_RAW` from this driver for queue pair `lqpn`, which according to the
-/// kernel is connected to `rqpn`.
+/// kernel is connected to `rqpn`. `place` is that of the device.
 ///
 /// # Errors
-/// The driver's layout is not public, the bytes are too few, or they contradict the kernel.
-pub fn decode(driver: &str, bytes: &[u8], lqpn: u32, rqpn: Option<u32>) -> Result<QpContext, Undecodable> {
+/// The driver's layout is not public, the bytes are too few, they contradict the kernel, or nothing confirms them.
+pub fn decode(
+    driver: &str,
+    bytes: &[u8],
+    lqpn: u32,
+    rqpn: Option<u32>,
+    place: &mut Place,
+) -> Result<QpContext, Undecodable> {
     let candidates = match layout(driver).ok_or(Undecodable::NoDefinition)? {
         Layout::Mlx5 => mlx5::contexts(bytes, lqpn),
         Layout::Hns => hns::contexts(bytes),
@@ -85,12 +101,18 @@ pub fn decode(driver: &str, bytes: &[u8], lqpn: u32, rqpn: Option<u32>) -> Resul
     if candidates.is_empty() {
         return Err(Undecodable::Incomplete);
     }
-    let agrees = |context: &QpContext| match (rqpn, context.rqpn) {
-        (Some(known), Some(found)) => known == found,
-        // Not connected, or a context format without the peer.
-        _ => true,
+    let Some(peer) = rqpn else {
+        let is_known = |(at, context): &(usize, QpContext)| context.rqpn.is_none() || place.0 == Some(*at);
+        let known = candidates.into_iter().find(is_known);
+        return known.map(|(_, context)| context).ok_or(Undecodable::Unconfirmed);
     };
-    candidates.into_iter().find(agrees).ok_or(Undecodable::Disagrees)
+    // There is a format without the peer.
+    let agrees = |(_, context): &(usize, QpContext)| context.rqpn.is_none_or(|found| found == peer);
+    let (at, context) = candidates.into_iter().find(agrees).ok_or(Undecodable::Disagrees)?;
+    if context.rqpn.is_some() {
+        place.0 = Some(at);
+    }
+    Ok(context)
 }
 
 /// Decodes the response of mlx5's firmware to QUERY_QP for a queue pair that is connected to `rqpn`.

@@ -1,7 +1,12 @@
 //! Fixtures follow the drivers' structures member by member, in the order and with the widths of the sources: offsets
 //! are sums of widths, independent of the decoders' tables.
 
-use super::*;
+use super::{Place, QpContext, Undecodable, decode_query, is_decoded};
+
+/// An answer that is the first of its device.
+fn decode(driver: &str, bytes: &[u8], lqpn: u32, rqpn: Option<u32>) -> Result<QpContext, Undecodable> {
+    super::decode(driver, bytes, lqpn, rqpn, &mut Place::default())
+}
 
 /// Members of `mlx5_ifc_ads_bits` (Linux 6.12), width in bits.
 const ADS: &[(&str, usize)] = &[
@@ -290,6 +295,24 @@ fn bytes_that_contradict_the_kernel_are_no_context() {
         assert_eq!(decode(driver, &[], 1, None), Err(Undecodable::Incomplete));
     }
     assert!(!is_decoded("rxe") && !is_decoded("bnxt_re"));
+}
+
+/// A queue pair of XRC, whose peer the kernel does not name.
+#[test]
+fn a_context_without_a_peer_is_read_where_another_of_the_device_was() {
+    let mut place = Place::default();
+    let whole = mlx5_dump(0x12a, SET);
+    let bare = dump(&segment(0x1000, 0x12a, &[&qpc(SET)[..], &[0; 24]].concat()));
+    for (bytes, next) in [(&whole, Some(0x10)), (&bare, Some(0x10))] {
+        let mut of = |rqpn| super::decode("mlx5_ib", bytes, 0x12a, rqpn, &mut place);
+        assert_eq!(of(Some(0x3b8)), Err(Undecodable::Disagrees), "which confirms nothing");
+        let checked = of(Some(0x3b7)).unwrap();
+        assert_eq!((checked.next_send_psn, of(None)), (next, Ok(checked)));
+    }
+    assert_eq!(decode("mlx5_ib", &whole, 0x12a, None), Err(Undecodable::Unconfirmed));
+    // The list of the first kernels names no peer, and its length shows what it is.
+    assert_eq!(decode("hns_roce", &hns(HNS, 256), 1, None), Err(Undecodable::Unconfirmed));
+    assert!(decode("hns_roce", &[0; 136], 1, None).is_ok());
 }
 
 /// `hns_roce_v2_qp_context` with these fields, given as in hns_roce_hw_v2.h: highest and lowest bit.

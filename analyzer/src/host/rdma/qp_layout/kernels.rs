@@ -81,6 +81,7 @@ fn layouts_are_those_that_pahole_prints() {
             (programs.qp_sgid, programs.gid),
             (of_qp("av_sgid_attr").offset, at("ib_gid_attr", "gid"))
         );
+        assert_eq!(programs.qp_real, of_qp("real_qp").offset);
         assert_eq!(programs.event_device, at("ib_event", "device"));
         assert_eq!(programs.event_element, at("ib_event", "element"));
         assert_eq!(programs.event_type, at("ib_event", "event"));

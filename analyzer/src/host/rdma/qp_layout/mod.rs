@@ -49,6 +49,7 @@ impl Layout {
                 qp_device: needed(&qp, "ib_qp", "device")?.offset,
                 device_name: needed(&device, "ib_device", "name")?.offset,
                 qp_sgid: if gid.is_some() { or_absent(qp.field("av_sgid_attr")) } else { ABSENT },
+                qp_real: or_absent(qp.field("real_qp")),
                 gid: or_absent(gid),
                 event_device: or_absent(event.field("device")),
                 event_element: or_absent(event.field("element")),
@@ -78,6 +79,7 @@ impl Layout {
         let at = |offset: u32| offset != ABSENT;
         let fields = [
             ("ib_qp.av_sgid_attr", at(of.qp_sgid)),
+            ("ib_qp.real_qp", at(of.qp_real)),
             ("ib_qp.qp_type", self.qp_type.is_some()),
             ("ib_qp.port", self.port.is_some()),
             ("ib_event.device", at(of.event_device)),
@@ -133,6 +135,25 @@ impl Layout {
             rnr_retry: byte(mask::RNR_RETRY, self.rnr_retry),
         }
     }
+
+    /// The attributes that the answer to a query of this driver has. Drivers leave fields out, which then are 0 or
+    /// anything: they must not replace what a verb has set.
+    #[must_use]
+    pub fn queried(&self, record: &QpRecord, driver: Option<&str>) -> Attributes {
+        let state = self.attributes(record, mask::STATE).state.unwrap_or(0);
+        let has = mask::known_in(state) & mask::of_type(self.qp_type(record)) & mask::filled_by(driver);
+        let mut found = self.attributes(record, has);
+        // Without a peer there is no path: irdma never fills it in, and ionic only if a mask asks for it.
+        if found.peer.is_none() {
+            (found.flow_label, found.traffic_class) = (None, None);
+        }
+        let sending = [found.timeout, found.retry_cnt, found.rnr_retry];
+        if sending.iter().all(|value| value.is_none_or(|value| value == 0)) {
+            (found.retry_cnt, found.rnr_retry) = (None, None);
+        }
+        found.timeout = found.timeout.filter(|exponent| *exponent != 0);
+        found
+    }
 }
 
 /// `enum ib_qp_attr_mask` of rdma/ib_verbs.h.
@@ -157,13 +178,13 @@ pub mod mask {
     pub const DEST_QPN: u32 = 1 << 20;
     /// Mask of all attributes.
     pub const ALL: u32 = u32::MAX;
+    const OF_PATH: u32 = AV | PATH_MTU | DEST_QPN | RQ_PSN;
+    const OF_SENDING: u32 = TIMEOUT | RETRY_CNT | RNR_RETRY | SQ_PSN;
 
     /// The attributes that have values in a state (`enum ib_qp_state`). A query fills in all fields, with 0 for those
     /// without a value.
     #[must_use]
     pub const fn known_in(state: u8) -> u32 {
-        const OF_PATH: u32 = AV | PATH_MTU | DEST_QPN | RQ_PSN;
-        const OF_SENDING: u32 = TIMEOUT | RETRY_CNT | RNR_RETRY | SQ_PSN;
         match state {
             // RESET, INIT.
             0 | 1 => ALL & !OF_PATH & !OF_SENDING,
@@ -171,6 +192,26 @@ pub mod mask {
             2 => ALL & !OF_SENDING,
             _ => ALL,
         }
+    }
+
+    /// The attributes that a queue pair of this type (`enum ib_qp_type`) has. Others are 0 in an answer, or have
+    /// another meaning.
+    #[must_use]
+    pub const fn of_type(qp_type: Option<u8>) -> u32 {
+        match qp_type {
+            // RC, XRC_INI.
+            Some(2 | 9) => ALL,
+            // UC waits for no answers, XRC_TGT sends no requests.
+            Some(3 | 10) => ALL & !OF_SENDING,
+            // Each request of a datagram names its path and peer.
+            _ => ALL & !OF_PATH & !OF_SENDING,
+        }
+    }
+
+    /// The attributes that a driver fills in: erdma leaves the others as they are on the kernel's stack.
+    #[must_use]
+    pub fn filled_by(driver: Option<&str>) -> u32 {
+        if driver == Some("erdma") { STATE } else { ALL }
     }
 }
 
@@ -257,6 +298,7 @@ pub(crate) mod tests {
             &[
                 ("device", long, 0),
                 ("av_sgid_attr", long, 64),
+                ("real_qp", long, 320),
                 ("qp_num", word, 128),
                 ("qp_type", word, 192),
                 ("port", word, 256),

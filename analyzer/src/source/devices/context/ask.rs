@@ -12,7 +12,7 @@ use crate::entity::lives::QpLife;
 use crate::host::HostError;
 use crate::host::rdma::fwctl::Firmware;
 use crate::host::rdma::nldev::{self, Query, QueuePair};
-use crate::host::rdma::qp_context::{self, QpContext, Undecodable};
+use crate::host::rdma::qp_context::{self, Place, QpContext, Undecodable};
 use crate::host::read::queries::Queries;
 use crate::source::devices::lives::Span;
 use crate::util::map::Map;
@@ -92,8 +92,9 @@ pub struct Asker {
     queued_ns: u64,
     /// The second path to contexts, if the user allows it.
     firmware: Option<Box<dyn Firmware>>,
-    /// Queue pairs that the kernel does not list; only the firmware can be queried for them.
+    /// Queue pairs that the kernel does not list and the firmware can be queried for, and those that nothing can.
     past_verbs: Vec<QueuePair>,
+    unreached: Vec<QueuePair>,
     /// States that contexts have shown since they were last taken.
     shown: Vec<(QpLife, Span)>,
     cost: Cost,
@@ -113,6 +114,7 @@ struct PortState {
 #[derive(Debug, Default)]
 struct DeviceState {
     rules: Rules,
+    place: Place,
     answered: bool,
     /// Number of queries that RDMA netlink refused before an answer, and fwctl.
     refusals: [u8; 2],
@@ -136,8 +138,7 @@ struct Qp {
     counted: PortCounts,
     /// Number of refused queries in a row.
     refusals: u8,
-    /// Its device refuses no other kind of queue pair, if it refuses this one.
-    is_usual: bool,
+    kind: Option<&'static str>,
     /// Still listed by the kernel.
     present: bool,
     /// Not listed by the kernel, so the firmware is queried.
@@ -163,9 +164,10 @@ impl Asker {
         self.firmware.as_ref().is_some_and(|firmware| firmware.reaches(device))
     }
 
-    /// Sets the existing queue pairs that the kernel does not list. Call it before those of the kernel's list.
+    /// Sets the existing queue pairs that the kernel does not list, reached or not. Call it before those of the kernel's
+    /// list.
     pub fn take_past_verbs(&mut self, qps: Vec<QueuePair>) {
-        self.past_verbs = qps;
+        (self.past_verbs, self.unreached) = qps.into_iter().partition(|qp| self.reaches(&qp.device));
     }
 
     /// True if there is something to query.
@@ -215,7 +217,7 @@ impl Asker {
                 progress: None,
                 counted: PortCounts::default(),
                 refusals: 0,
-                is_usual: matches!(qp.kind, Some("RC" | "UC")),
+                kind: qp.kind,
                 present: true,
                 past_verbs,
             };
@@ -233,9 +235,11 @@ impl Asker {
         }
         self.qps.retain(|_, qp| qp.present);
         self.queued_ns = 0;
-        for ((device, _), state) in &mut self.ports {
+        let unreached = std::mem::take(&mut self.unreached);
+        for ((device, number), state) in &mut self.ports {
             state.attribution.of.retain(|lqpn, _| self.qps.contains_key(&(device.clone(), *lqpn)));
-            state.attribution.others = state.left_out > 0;
+            let is_here = |qp: &QueuePair| qp.device == *device && qp.port.is_none_or(|port| port == *number);
+            state.attribution.others = state.left_out > 0 || unreached.iter().any(is_here);
         }
         self.changed = true;
     }
@@ -282,7 +286,10 @@ impl Asker {
         }
         let now_ns = clock.monotonic_ns();
         for ((device, number), state) in &mut self.ports {
-            let of = self.qps.iter().filter(|((name, _), qp)| name == device && qp.port == *number);
+            let of = self
+                .qps
+                .iter()
+                .filter(|((name, _), qp)| name == device && qp.port == *number && qp.may_time_out());
             state.attribution.decide(&of.map(|((_, lqpn), qp)| (*lqpn, qp.progress.as_ref())), now_ns);
         }
     }
@@ -375,13 +382,17 @@ impl Asker {
         self.cost.by_firmware += u64::from(firmware.is_some());
         let decoded = match firmware {
             Some(_) => qp_context::decode_query(&bytes, qp.rqpn),
-            None => qp_context::decode(driver, &bytes, key.1, qp.rqpn),
+            None => qp_context::decode(driver, &bytes, key.1, qp.rqpn, &mut device.place),
         };
         match decoded {
-            Ok(context) => {
+            Ok(mut context) => {
+                context.acked_psn = context.acked_psn.filter(|_| qp.has_acked_psn());
+                if !qp.may_time_out() {
+                    context.forget_retries();
+                }
                 *(if firmware.is_some() { &mut device.firmware_answered } else { &mut device.answered }) =
                     true;
-                device.rules.learn(&context);
+                device.rules.learn(&context, qp.progress.as_ref());
                 if qp.past_verbs || context.state == Some("ERR") {
                     let ended_ns = clock.unix_ns(clock.monotonic_ns());
                     let (device, lqpn) = key.clone();
@@ -393,8 +404,10 @@ impl Asker {
             Err(error) => {
                 self.cost.failed += 1;
                 device.undecoded = Some((key.1, bytes.len() as u64, error.to_string()));
-                // A wrong layout concerns the whole device; a short answer may concern one queue pair.
-                if !device.answered && !device.firmware_answered && error != Undecodable::Incomplete
+                // A wrong layout concerns the whole device; a short answer may concern one queue pair, and one without a
+                // peer waits for another one.
+                let is_own = matches!(error, Undecodable::Incomplete | Undecodable::Unconfirmed);
+                if !device.answered && !device.firmware_answered && !is_own
                     || error == Undecodable::NoDefinition
                 {
                     device.refused = Some(format!("{} bytes read from {driver}, but {error}", bytes.len()));
@@ -465,6 +478,22 @@ impl Asker {
 }
 
 impl Qp {
+    /// Its device refuses no other kind of queue pair, if it refuses this one.
+    fn is_usual(&self) -> bool {
+        matches!(self.kind, Some("RC" | "UC"))
+    }
+
+    /// False for those that wait for no answers: UC has none, and the target of XRC sends no requests.
+    fn may_time_out(&self) -> bool {
+        !matches!(self.kind, Some("UC" | "XRC_TGT"))
+    }
+
+    /// True if its context has the PSN that one peer has acknowledged last. The field of others never moves, as for UC,
+    /// or is that of the latest of many peers (DC).
+    fn has_acked_psn(&self) -> bool {
+        matches!(self.kind, Some("RC" | "XRC_INI"))
+    }
+
     fn take(&mut self, context: QpContext, read: Timestamps, counted: PortCounts, rules: &Rules) {
         // The counters are up to a second older than the context: twice their increase bounds the packets since.
         let since = |now: Option<u64>, then: Option<u64>| Some(now?.checked_sub(then?)?.saturating_mul(2));
@@ -495,7 +524,7 @@ impl DeviceState {
         let [netlink, fwctl] = &mut self.refusals;
         let (refusals, answered) =
             if by_firmware { (fwctl, self.firmware_answered) } else { (netlink, self.answered) };
-        *refusals = refusals.saturating_add(u8::from(qp.is_usual));
+        *refusals = refusals.saturating_add(u8::from(qp.is_usual()));
         *refusals >= REFUSALS && !answered
     }
 

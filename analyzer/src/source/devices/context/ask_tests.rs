@@ -542,3 +542,6 @@ fn the_context_shows_the_state_of_those_that_the_kernel_does_not_list() {
     assert_eq!(states(3), [(99, Some("RTS"))]);
     assert_eq!(states(6), [(99, Some("ERR"))]);
 }
+
+#[path = "kinds_tests.rs"]
+mod kinds;

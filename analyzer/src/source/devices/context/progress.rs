@@ -23,8 +23,8 @@ pub(super) struct Timestamps {
 /// Details that the public definitions of a driver leave open, learned from a device's queue pairs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rules {
-    /// A queue pair had equal next and acknowledged PSNs.
-    no_distance: bool,
+    /// Votes for equal next and acknowledged PSNs of an idle queue pair, and for a distance of one.
+    distances: [u32; 2],
     retries: Votes,
     rnr_retries: Votes,
 }
@@ -53,21 +53,27 @@ impl Votes {
 }
 
 impl Rules {
-    /// Learns from a context. One that has not sent anything is ignored: its acknowledged PSN and counters are not
-    /// initialised before.
-    pub(super) fn learn(&mut self, context: &QpContext) {
-        let Some(distance) = distance(context).filter(|_| context.used == Some(true)) else { return };
-        self.no_distance |= distance == 0;
+    /// Learns from a context; `before` is the progress up to the previous one. One that has not sent anything is
+    /// ignored, since its acknowledged PSN and counters are not initialised before, and so is one in the error state.
+    pub(super) fn learn(&mut self, context: &QpContext, before: Option<&Progress>) {
+        let is_in_use = context.used == Some(true) && context.state != Some("ERR");
+        let Some(distance) = distance(context).filter(|_| is_in_use) else { return };
+        // Mostly idle if its PSNs stand still. Once each time: one that stalls must not outvote those that are idle.
+        let stopped = before.is_some_and(|before| !before.is_still && before.has_psns_of(context));
+        if let Some(votes) = self.distances.get_mut(distance as usize).filter(|_| stopped) {
+            *votes = votes.saturating_add(1);
+        }
         if distance <= self.idle_distance(context) {
             self.retries.take(context.retry_cnt, context.retry_now);
             self.rnr_retries.take(context.rnr_retry, context.rnr_retry_now);
         }
     }
 
-    /// The PSN distance with nothing in flight. Until a queue pair shows 0, 1 is assumed, so that an idle one never
+    /// The PSN distance with nothing in flight. Until idle queue pairs show 0, 1 is assumed, so that an idle one never
     /// looks busy.
     fn idle_distance(&self, context: &QpContext) -> u32 {
-        context.idle_distance.unwrap_or(u32::from(!self.no_distance))
+        let [none, one] = self.distances;
+        context.idle_distance.unwrap_or(u32::from(none <= one))
     }
 }
 
@@ -100,6 +106,8 @@ pub(super) struct Progress {
     waits_since_ns: Option<u64>,
     /// The acknowledged PSN has changed.
     moved: bool,
+    /// The latest two contexts have the same PSNs.
+    is_still: bool,
     /// Time of the first context since which it has sent nothing and had nothing in flight. Monotonic.
     quiet_since_ns: Option<u64>,
 }
@@ -119,6 +127,7 @@ impl Progress {
             suspected_ns: None,
             waits_since_ns: None,
             moved: false,
+            is_still: false,
             quiet_since_ns: None,
         };
         progress.note(rules, false);
@@ -139,6 +148,7 @@ impl Progress {
         if context.next_send_psn != self.context.next_send_psn {
             self.quiet_since_ns = None;
         }
+        self.is_still = self.has_psns_of(&context);
         let took_receives = context.received_wqes != self.context.received_wqes;
         (self.context, self.read) = (context, read);
         self.readings += 1;
@@ -184,6 +194,11 @@ impl Progress {
         let distance = distance(self.in_use()?)?;
         let in_flight = distance.saturating_sub(rules.idle_distance(&self.context));
         (in_flight <= MOST_IN_FLIGHT).then_some(in_flight)
+    }
+
+    fn has_psns_of(&self, context: &QpContext) -> bool {
+        let psns = |of: &QpContext| (of.next_send_psn, of.acked_psn);
+        psns(&self.context) == psns(context)
     }
 
     /// The context, if its figures are meaningful: the queue pair has sent, and is not in the error state, in which
@@ -246,12 +261,18 @@ mod tests {
         }
     }
 
+    /// Learns from a queue pair that has had this context twice.
+    fn learn_idle(rules: &mut Rules, context: &QpContext) {
+        let before = Progress::new(context.clone(), Timestamps::default(), rules);
+        rules.learn(context, Some(&before));
+    }
+
     /// The progress after contexts at these times in milliseconds.
     fn after(rules: &mut Rules, contexts: &[(u64, QpContext)]) -> Progress {
         let mut progress: Option<Progress> = None;
         for (ms, context) in contexts {
             let read = Timestamps { monotonic_ns: ms * MS, unix_ns: ms * MS };
-            rules.learn(context);
+            rules.learn(context, progress.as_ref());
             let most = PacketBounds { sent: Some(10_000), received: Some(10_000) };
             match &mut progress {
                 None => progress = Some(Progress::new(context.clone(), read, rules)),
@@ -264,7 +285,7 @@ mod tests {
     #[test]
     fn packets_in_flight_are_counted_across_the_wrap_of_the_psn() {
         let mut rules = Rules::default();
-        rules.learn(&context(5, 5));
+        learn_idle(&mut rules, &context(5, 5));
         let of = after(&mut rules, &[(0, context(0xff_fff0, 0xff_fff0)), (10, context(0x20, 0x10))]);
         assert_eq!((of.in_flight(&rules), of.sent, of.stuck_ns(&rules)), (Some(16), Some(0x30), Some(0)));
         // One that has not sent yet, and one in the error state.
@@ -286,7 +307,8 @@ mod tests {
         assert_eq!((idle.in_flight(&last), idle.stuck_ns(&last)), (Some(0), Some(0)));
         // Drivers that report the next PSN to be acknowledged: a distance of 1 is a packet.
         let mut next = Rules::default();
-        next.learn(&context(4, 4));
+        learn_idle(&mut next, &context(4, 4));
+        learn_idle(&mut next, &context(6, 6));
         let waits =
             after(&mut next, &[(0, context(9, 9)), (5_000, context(12, 11)), (9_000, context(12, 11))]);
         assert_eq!((waits.in_flight(&next), waits.stuck_ns(&next)), (Some(1), Some(4_000 * MS)));
@@ -294,6 +316,28 @@ mod tests {
         let said = QpContext { idle_distance: Some(0), ..context(12, 11) };
         let of = after(&mut Rules::default(), &[(0, said)]);
         assert_eq!(of.in_flight(&Rules::default()), Some(1));
+    }
+
+    /// One queue pair that was reset, or was read while it changed, must not make all idle ones look stuck.
+    #[test]
+    fn the_distance_of_idle_queue_pairs_is_that_of_most() {
+        let mut rules = Rules::default();
+        let last =
+            [(0, context(9, 8)), (1_000, context(9, 8)), (2_000, context(12, 11)), (3_000, context(12, 11))];
+        after(&mut rules, &last);
+        // While it moves, and once when it stands still.
+        let odd =
+            [(0, context(5, 5)), (1_000, context(7, 7)), (2_000, context(7, 7)), (9_000, context(7, 7))];
+        after(&mut rules, &odd);
+        let idle = after(&mut rules, &[(0, context(20, 19)), (5_000, context(20, 19))]);
+        assert_eq!((idle.in_flight(&rules), idle.stuck_ns(&rules)), (Some(0), Some(0)));
+        // One that stalls for long with one packet has a single vote.
+        let mut next = Rules::default();
+        let idle = |psn| [(0, context(psn, psn)), (1_000, context(psn, psn))];
+        (after(&mut next, &idle(3)), after(&mut next, &idle(4)));
+        let stalls: Vec<_> = (0..50).map(|second| (second * 1_000, context(12, 11))).collect();
+        let stalls = after(&mut next, &stalls);
+        assert_eq!((stalls.in_flight(&next), stalls.stuck_ns(&next)), (Some(1), Some(49_000 * MS)));
     }
 
     #[test]
@@ -312,7 +356,7 @@ mod tests {
         let new = QpContext { used: Some(false), retry_now: Some(0), ..context(0, 0) };
         let mut rules = Rules::default();
         for _ in 0..9 {
-            rules.learn(&new);
+            rules.learn(&new, None);
         }
         let idle = after(&mut rules, &[(0, context(9, 8)), (5_000, context(9, 8))]);
         assert_eq!((idle.in_flight(&rules), idle.retries_used(&rules)), (Some(0), Some(0)));
@@ -321,7 +365,7 @@ mod tests {
     #[test]
     fn one_that_was_idle_for_long_is_not_stuck_when_it_sends_again() {
         let mut rules = Rules::default();
-        rules.learn(&context(5, 5));
+        learn_idle(&mut rules, &context(5, 5));
         let idle = |ms| (ms, context(100, 100));
         let sends = after(&mut rules, &[idle(0), idle(30_000), idle(60_000), (61_000, context(120, 100))]);
         assert_eq!((sends.in_flight(&rules), sends.stuck_ns(&rules)), (Some(20), Some(0)));
@@ -334,11 +378,11 @@ mod tests {
         let mut rules = Rules::default();
         let busy = QpContext { retry_now: Some(5), ..context(90, 10) };
         assert_eq!(after(&mut rules, &[(0, busy.clone())]).retries_used(&rules), None);
-        rules.learn(&context(5, 5));
+        learn_idle(&mut rules, &context(5, 5));
         assert_eq!(after(&mut rules, &[(0, busy.clone())]).retries_used(&rules), Some(2));
         // A device that counts up.
         let mut up = Rules::default();
-        up.learn(&QpContext { retry_now: Some(0), ..context(5, 5) });
+        learn_idle(&mut up, &QpContext { retry_now: Some(0), ..context(5, 5) });
         let of = after(&mut up, &[(0, QpContext { retry_now: Some(2), ..context(90, 10) }), (10, busy)]);
         assert_eq!((of.retries_used(&up), of.retrying), (Some(5), 2));
     }
@@ -346,7 +390,7 @@ mod tests {
     #[test]
     fn retries_have_a_begin_and_an_end() {
         let mut rules = Rules::default();
-        rules.learn(&context(5, 5));
+        learn_idle(&mut rules, &context(5, 5));
         let reading = |second: u64, retries: u8| {
             (second * 1_000, QpContext { retry_now: Some(7 - retries), ..context(90, 10) })
         };
@@ -388,7 +432,7 @@ mod tests {
     #[test]
     fn quiet_is_what_certainly_sent_nothing() {
         let mut rules = Rules::default();
-        rules.learn(&context(5, 5));
+        learn_idle(&mut rules, &context(5, 5));
         let of = after(&mut rules, &[(0, context(9, 9)), (100, context(9, 9))]);
         assert!(of.was_quiet(10 * MS, 90 * MS));
         assert!(!of.was_quiet(10 * MS, 110 * MS), "not read since");

@@ -7,7 +7,7 @@ use super::super::timeline::grid::Grid;
 use super::super::trends::{self, Head};
 use super::columns::timeout;
 use super::rows::{self, Row};
-use crate::analysis::{Facts, QpPosts, QpSource};
+use crate::analysis::{DeviceQp, Facts, QpPosts, QpSource};
 use crate::entity::lives::{ERROR, GONE, NUMBER_REUSED};
 use crate::model::Level;
 use crate::tui::column::compact;
@@ -340,7 +340,7 @@ fn reasons(facts: &Facts, row: &Row<'_>, kernel: Option<KernelVersion>) -> Vec<S
         reasons.push("creation: it was created before this run".to_owned());
     }
     if qp.rqpn.is_none() {
-        reasons.push("peer, path, settings: it is not connected".to_owned());
+        reasons.push(format!("peer, path, settings: {}", without_peer(qp)));
     } else if control.udp_port.is_none() && (control.dst.is_some() || has(QpSource::ControlPath)) {
         let driver = row.device.driver.as_deref().unwrap_or("the driver");
         reasons.push(why_unknown(driver, kernel));
@@ -361,12 +361,11 @@ fn reasons(facts: &Facts, row: &Row<'_>, kernel: Option<KernelVersion>) -> Vec<S
         reasons.push(format!("NIC context: {why}"));
     }
     if row.sent.is_none() && row.received.is_none() && !row.has_ended() {
-        let why = if qp.sq_psn.is_none() && qp.rq_psn.is_none() && !has(QpSource::Context) {
-            "neither the kernel's list nor a context has its PSNs"
-        } else {
-            "two readings of its PSN are needed, and there are none yet"
-        };
-        reasons.push(format!("packet rates: {why}"));
+        reasons.push(format!("packet rates: {}", without_packets(qp)));
+    }
+    if has(QpSource::Context) && qp.in_flight.is_none() && !matches!(qp.kind, None | Some("RC" | "XRC_INI")) {
+        let kind = qp.kind.unwrap_or_default();
+        reasons.push(format!("in flight, stuck, retries: the context of {kind} shows no acknowledgements"));
     }
     if qp.posts.is_none() {
         let why = match &facts.post_sampling {
@@ -380,4 +379,55 @@ fn reasons(facts: &Facts, row: &Row<'_>, kernel: Option<KernelVersion>) -> Vec<S
         reasons.push("packets: none was captured; a NIC that does RoCE in hardware shows none".to_owned());
     }
     reasons
+}
+
+/// The reason for which a queue pair has no peer.
+fn without_peer(qp: &DeviceQp) -> &'static str {
+    let was_connected = matches!(qp.state, Some("RTR" | "RTS" | "SQD" | "SQE"));
+    match qp.kind {
+        Some("UD" | "GSI" | "SMI") => "each of its requests names a peer of its own",
+        Some("XRC_INI" | "XRC_TGT") if was_connected => {
+            "the kernel's lists name no peer of XRC, and the verb that connected it was not seen"
+        }
+        _ => "it is not connected",
+    }
+}
+
+/// The reason for which the packets of a queue pair are not known, or no rate of them.
+fn without_packets(qp: &DeviceQp) -> &'static str {
+    let is_read = qp.sources.contains(&QpSource::Context);
+    if qp.sq_psn.is_none() && qp.rq_psn.is_none() && !is_read {
+        "neither the kernel's list nor a context has its PSNs"
+    } else if qp.sent_packets.is_some() || qp.received_packets.is_some() {
+        "two readings of its PSN are needed, and there are none yet"
+    } else if is_read || qp.pause_stall_ns.is_some() {
+        "its PSN may have gone round between two readings, as far as the port's packets are counted"
+    } else {
+        "no PSN of the port has moved: drivers may report those of the connection's start"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dash_has_the_reason_that_holds() {
+        let with = |sent, stall| DeviceQp {
+            sq_psn: Some(1),
+            sent_packets: sent,
+            pause_stall_ns: stall,
+            ..DeviceQp::default()
+        };
+        assert!(without_packets(&DeviceQp::default()).starts_with("neither"));
+        assert!(without_packets(&with(Some(0), Some(0))).starts_with("two readings"));
+        assert!(without_packets(&with(None, Some(0))).starts_with("its PSN may have gone round"));
+        assert!(without_packets(&with(None, None)).starts_with("no PSN of the port has moved"));
+        let of = |kind, state| {
+            without_peer(&DeviceQp { kind: Some(kind), state: Some(state), ..DeviceQp::default() })
+        };
+        assert!(of("UD", "RTS").starts_with("each of its requests"));
+        assert!(of("XRC_TGT", "RTR").starts_with("the kernel's lists"));
+        assert_eq!([of("RC", "INIT"), of("XRC_INI", "INIT")], ["it is not connected"; 2]);
+    }
 }
