@@ -18,6 +18,21 @@ definitions! {
     pub(super) STANDS_OUT: f64 = 5.0,
         "Minimum robust z of a bad pair of ports, and of an interval or a job that stands out",
         "Normal noise exceeds it in one of three million pairs";
+    pub(super) AGREE_HIGH: f64 = 0.9,
+        "Minimum share of the pairs, hosts or intervals that agree, for high confidence",
+        "One in ten may have a trouble of its own";
+    pub(super) COUNT_HIGH: f64 = 4.0,
+        "Minimum number of them, for high confidence",
+        "If half of all pairs are bad, four agree by chance in one of 16 cases";
+    pub(super) Z_HIGH: f64 = 10.0,
+        "Minimum robust z for high confidence",
+        "Noise does not reach it";
+    pub(super) AGREE_MEDIUM: f64 = 0.7,
+        "Minimum share of the pairs, hosts or intervals that agree, for medium confidence, which takes the robust z of a bad pair",
+        "A clear majority";
+    pub(super) COUNT_MEDIUM: f64 = 2.0,
+        "Minimum number of them, for medium confidence",
+        "One alone agrees with itself";
     DEVIATION: f64 = 1.4826,
         "Standard deviations in a median absolute deviation, for robust z",
         "That of a normal distribution";
@@ -27,9 +42,6 @@ definitions! {
     BAD_SHARE: f64 = 0.5,
         "Minimum share of the pairs through a hop that are bad, for it to be named",
         "A cause at a hop affects what passes it";
-    pub(super) UNEVEN: f64 = 1.1,
-        "Minimum load of the busiest link, rail or plane over the mean, for `balance`",
-        "Hashing over many flows differs by less";
     QUIET: f64 = 0.5,
         "An interval is quiet for a job when its median host sends less than this part of its own mean",
         "Between steps, hosts send next to nothing";
@@ -302,8 +314,9 @@ pub struct Chosen {
 }
 
 /// Thresholds that questions share with the findings, by the names that stand for them in SQL.
-fn thresholds(limits: &Limits) -> [(&'static str, f64); 4] {
+fn thresholds(limits: &Limits) -> [(&'static str, f64); 5] {
     [
+        ("UNEVEN", limits.links.max_over_mean),
         ("CE", limits.ecn.congestion_ratio),
         ("LOSS", limits.loss.ratio),
         ("RETRYING_READINGS", limits.qp_context.retrying_readings as f64),

@@ -42,7 +42,7 @@ const HALVINGS: u32 = 9;
 definitions! {
     SHORT_NS: u64 = 1_000_000_000,
         "Minimum silence of a job that has stopped, whatever the length of its steps, in nanoseconds",
-        "As the threshold job.stalled_ns";
+        "Hosts that compute, evaluate or write a checkpoint between short steps are silent for less";
     pub OVER: f64 = 2.0,
         "Data after the last step, in steps, from which the steps are over and something else goes on",
         "One step that does not fit and an unfinished one are less";
