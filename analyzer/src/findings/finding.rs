@@ -9,6 +9,7 @@ use std::ops::Index;
 
 use super::Input;
 use super::catalog::{declared_label, entry};
+use super::fabric::Fabric;
 use super::index::FlowSet;
 use super::place::Place;
 use super::subject::Subject;
@@ -305,7 +306,7 @@ pub struct End {
 }
 
 /// One action.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Step {
     /// The instruction.
@@ -315,6 +316,9 @@ pub struct Step {
     /// Host to run the command on, where that is another than this one. A command for it has `DEV` in place of the
     /// name of its interface, which is not known here. Null: this host, or there is no command.
     pub host: Option<Address>,
+    /// The fabrics for which it holds.
+    #[serde(skip)]
+    pub fabric: Fabric,
 }
 
 /// The unit of a number of the evidence.

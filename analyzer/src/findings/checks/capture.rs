@@ -38,7 +38,7 @@ const DUPLICATES: Entry = Entry {
     needs: &[RequiredData::Loss, RequiredData::Sequences],
     measure: Some(Measure::ratio("copies_ratio")),
     title: "Packets are captured twice",
-    meaning: "The capture has duplicate packets: a mirror of both directions of a port or VLAN, or files of several interfaces merged into one. Conclusions, ratios and rates count each packet once; \
+    meaning: "The capture has duplicate packets: a mirror of both directions of a port<eth> or VLAN</eth>, or files of several interfaces merged into one. Conclusions, ratios and rates count each packet once; \
               packets, bytes and opcodes of the report are those of the capture. Or the network itself duplicates packets: receivers drop and acknowledge the second one.",
     computed: "Per pair of hosts on a link. Duplicates of the capture: nine in ten packets, in both directions where both are captured, pass twice within 10 ms (100 ms where senders \
                count IPv4 identifications up) with the same PSN, opcode, identification, source port and AETH (TTL and ECN may differ), with new packets and no NAK between the two.\n\

@@ -131,6 +131,7 @@ fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
     let pairs = &judged.what;
     let Some(((from, to), worst)) = pairs.first() else { return };
     let diagnosis = format!("CNP storm: {} from {from} throttle {to}", plural(worst.cnps, "CNP"));
+    let ce = input.facts.mark();
     let share = format!(" ({} of its data packets)", units::ratio(Some(worst.ratio())));
     let others = more(pairs.len() as u64 - 1, "host pair");
     let Some(first) = worst.flows.first() else { return };
@@ -149,7 +150,7 @@ fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
         .place(Place::of(input, first).hop(Hop::Downstream))
         .ends(requester, responder)
         .owns(&[WITHOUT_CE.id])
-        .step(format!("Capture at {from}: do its packets arrive CE-marked?"), ByHand::Elsewhere)
+        .step(format!("Capture at {from}: do its packets arrive {ce}-marked?"), ByHand::Elsewhere)
         .step(format!("On {from}, check the notification point (roce_np) and its CNP pacing."), there.ecn())
         .step(
             format!("On {from}, compare np_ecn_marked_roce_packets with np_cnp_sent."),
@@ -237,7 +238,8 @@ fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
     let arrives = suspects.iter().any(|one| one.data.direction == Some(Direction::Ingress));
     let Some(Suspect { cnps: most, count, data, .. }) = suspects.first() else { return };
     let severity = if arrives { Severity::Warning } else { Severity::Info };
-    let diagnosis = format!("{} without CE marks at this tap", plural(*count, "CNP"));
+    let ce = input.facts.mark();
+    let diagnosis = format!("{} without {ce} marks at this tap", plural(*count, "CNP"));
     let parts = [pair(most.src, most.dst), format!(", QP {}", data.dest_qp)];
     let (requester, responder) = ends::of_data(input, suspects.iter().map(|one| one.data));
     let there = Commands::at(input, data, most.src);
@@ -251,7 +253,7 @@ fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
         .flows(suspects.iter().map(|one| one.data))
         .place(Place::of(input, data).hop(Hop::Downstream))
         .ends(requester, responder)
-        .step(format!("Capture closer to {}, where all CE marks are visible.", most.src), ByHand::Elsewhere)
+        .step(format!("Capture closer to {}, where all {ce} marks are visible.", most.src), ByHand::Elsewhere)
         .step(format!("On {}, check the notification point (roce_np).", most.src), there.ecn())
         .into(found);
 }

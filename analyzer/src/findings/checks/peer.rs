@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::ends;
 use crate::analysis::{Facts, Flow};
+use crate::findings::command::ethernet;
 use crate::findings::ids;
 use crate::findings::title::{more, title};
 use crate::findings::{
@@ -45,8 +46,8 @@ pub(super) const SILENT: Entry = Entry {
                \n\
                A host to which nothing else is sent counts too (info) where its requests leave by an interface whose incoming frames were seen (live; captures that tell the two \
                directions apart), and they did not go on for `peer.longest_timer_ms`. Not evaluated where flows were left out (--filter) or have retired.",
-    advice: "See whether the peer's process lives and its queue pair is in RTS (`rdma resource show qp`), whether the peer's address is reachable from that GID (routes, ARP, `rping`), and whether \
-             a filter or ACL drops UDP 4791 one way. NCCL gives up after NCCL_IB_RETRY_CNT times NCCL_IB_TIMEOUT.",
+    advice: "<eth>See whether the peer's process lives and its queue pair is in RTS (`rdma resource show qp`), whether the peer's address is reachable from that GID (routes, ARP, `rping`), and whether \
+             a filter or ACL drops UDP 4791 one way.</eth> NCCL gives up after NCCL_IB_RETRY_CNT times NCCL_IB_TIMEOUT.",
     caveat: "On a tap that sees one direction only, a sender that is stuck for another reason looks the same. Answers may take another path than requests; the rest of the tap's traffic says whether \
              they do, but not for certain.",
     ..Entry::of(Problem::Silent)
@@ -153,7 +154,7 @@ fn steps(input: &Input<'_>, raise: Raise, worst: &Flow) -> Raise {
                 "Check that no filter drops UDP port 4791 in one direction, on {} and on the way.",
                 worst.dst
             ),
-            at(worst.dst).filters(),
+            ethernet(at(worst.dst).filters()),
         )
         .step(
             format!(

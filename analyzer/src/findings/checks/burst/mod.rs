@@ -33,7 +33,7 @@ pub(super) const INCAST: Entry = Entry {
     measure: Some(Measure::ratio("incast_bytes_ratio")),
     title: "Incast with congestion",
     meaning: "Data of several hosts converges on the switch port towards one host. Data beyond the speed of that port queues in the switch; when the queue fills, \
-                packets are CE-marked, paused by PFC or dropped, and the rate of all these flows drops. All-to-all and parameter servers cause incast by nature; it is \
+                packets are CE-marked, paused<eth> by PFC</eth> or dropped, and the rate of all these flows drops. All-to-all and parameter servers cause incast by nature; it is \
                 a problem when CE marks or loss accompany it.",
     computed: "Data to each receiver is divided into bins: up to 2 MiB (what a switch buffers for one port) without a silence of 200 µs; live, of 1 ms at least. Senders in one bin \
                overlap, also where a FIFO serialises them into bursts.\n\
@@ -58,8 +58,8 @@ pub(super) const INCAST: Entry = Entry {
                Congestion, loss, timeouts and retransmissions of the same hosts at that time belong to this finding. Figures are those of the latest episode: data is kept in windows of \
                10 s or more, and those of the run count where no window shows it by itself. Taps that see the same packets raise one finding (capture.own_ratio).",
     advice: "Spread the senders over time or over receivers: a hierarchical or pipelined collective (NCCL_ALGO, NCCL_PXN_DISABLE=0), fewer concurrent channels \
-               (NCCL_MAX_NCHANNELS). On the switch, check the egress queue of the receiver's port, ECN thresholds (Kmin, Kmax), PFC on the priority of the data, and \
-               buffer shares. On the senders, check that DCQCN is enabled (roce_rp, roce_np).",
+               (NCCL_MAX_NCHANNELS). <eth>On the switch, check the egress queue of the receiver's port, ECN thresholds (Kmin, Kmax), PFC on the priority of the data, and \
+               buffer shares.</eth> On the senders, check that DCQCN is enabled (roce_rp, roce_np).",
     caveat: "CE marks are visible only downstream of the switch that sets them: at the receiver or its port. Gaps are loss upstream of this tap, or reordering by \
                adaptive routing. Damage on the receiver's link may lose packets as well: compare discards and link errors of its switch port.",
     ..Entry::of(Problem::Incast)
@@ -444,7 +444,7 @@ fn incast<'a>(
     let IncastPeriod { bins, most, marked, loss } = judged;
     let (share, ce) = (bins.share(), ratio(bins.many.ce, bins.many.packets));
     let cost = match loss {
-        _ if marked => format!("{} CE-marked", units::ratio(Some(ce))),
+        _ if marked => format!("{} {}-marked", units::ratio(Some(ce)), input.facts.mark()),
         Some(Loss::Downstream { count, .. }) => plural(count, "NAK episode"),
         _ => plural(bins.many.gaps, "PSN gap"),
     };

@@ -63,8 +63,8 @@ pub(super) const FAMILY: Family = Family {
 /// Remedy for loss on either side.
 macro_rules! lossless {
     () => {
-        "A lossless fabric does not lose RoCE to full buffers: check that PFC is on for the priority that RoCE uses at every hop (`dcb pfc show`, mlnx_qos), that hosts and \
-         switches map the DSCP of RoCE to it (trust dscp, NCCL_IB_TC), and buffer and headroom settings. Look for drops at each hop on the way (switch port counters, rx_discards_phy, \
+        "<eth>A lossless fabric does not lose RoCE to full buffers: check that PFC is on for the priority that RoCE uses at every hop (`dcb pfc show`, mlnx_qos), that hosts and \
+         switches map the DSCP of RoCE to it (trust dscp, NCCL_IB_TC), and buffer and headroom settings.</eth> Look for drops at each hop on the way (switch port counters, rx_discards_phy, \
          rx_prioP_buf_discard) and for link errors (symbol errors, bad cables and transceivers)."
     };
 }
@@ -84,8 +84,8 @@ macro_rules! downstream {
 }
 
 /// Addition if there is loss on both sides of a tap.
-const BOTH_SIDES: &str = "Loss on both sides of this tap at once suggests a cause common to all hops (PFC off for this priority, a DSCP \
-     that no hop maps to it) rather than one bad cable.";
+const BOTH_SIDES: &str = "<eth>Loss on both sides of this tap at once suggests a cause common to all hops (PFC off for this priority, a DSCP \
+     that no hop maps to it) rather than one bad cable.</eth>";
 
 pub(super) const UPSTREAM: Entry = Entry {
     id: ids::LOSS_BEFORE_TAP,

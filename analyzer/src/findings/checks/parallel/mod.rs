@@ -60,7 +60,7 @@ pub(super) const ONE_OF: Entry = Entry {
                takes longer. CE and loss ratios are those of the latest episode (10 s without a mark or loss end one), over 1 s at least.\n\
                \n\
                Marks on the link that ecn.congestion names are that finding, which then has the CE ratio of the peers (peers_ratio) and the steps of this one: not raised.",
-    advice: "Check that link and the switch ports at its ends: speed, lanes and FEC errors, egress queue, ECN thresholds and PFC pauses against its peers, and what else is routed over it. \
+    advice: "<eth>Check that link and the switch ports at its ends: speed, lanes and FEC errors, egress queue, ECN thresholds and PFC pauses against its peers, and what else is routed over it.</eth> \
                Take it out of the ECMP group to confirm.",
     caveat: "The fault may be on the path beyond this link, which its flows share. Latency covers the way of the request and of the ACK that passes the same link.",
     ..Entry::of(Problem::Congestion)
@@ -409,12 +409,12 @@ impl<'a> Direction<'a> {
 }
 
 /// The sentence about a link, one of `count`, and the signal that is worse.
-fn diagnosis(worst: &WorseLink<'_>, name: &str, count: usize) -> (String, LinkSignal) {
+fn diagnosis(worst: &WorseLink<'_>, name: &str, count: usize, ce: &str) -> (String, LinkSignal) {
     let ratio = |ratio| units::ratio(Some(ratio));
     match worst.worse {
         WorseProperty::Marks(here, there) => (
             format!(
-                "Congestion on {name}, one of {count} links: {} CE-marked, peers {}",
+                "Congestion on {name}, one of {count} links: {} {ce}-marked, peers {}",
                 ratio(here),
                 ratio(there)
             ),
@@ -442,7 +442,7 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &WorseLink<'_>, found: &mu
         return;
     }
     let name = short(worst.link);
-    let (diagnosis, signal) = diagnosis(worst, &name, group.links.len());
+    let (diagnosis, signal) = diagnosis(worst, &name, group.links.len(), input.facts.mark());
     let place = Place::link(input, worst.link, group.direction);
     let port = place.switch_port.as_ref().map_or_else(String::new, |port| format!(" ({port})"));
     let share = match worst.worse {
@@ -515,7 +515,7 @@ fn of_one_link(
     congestion.compare(group.links.clone(), group.direction);
     let speed = Commands::on(input, worst.link).link().map(|command| command.line);
     let port = congestion.place.switch_port.as_ref().map_or_else(String::new, |port| format!(" ({port})"));
-    let step = |text, command| Step { text, command, host: None };
+    let step = |text, command| Step { text, command, ..Step::default() };
     congestion.steps.insert(1, step(check_ends(&short(worst.link), &port), speed));
     congestion.steps.push(step(OUT_OF_GROUP.to_owned(), None));
 }

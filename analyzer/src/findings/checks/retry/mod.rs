@@ -29,7 +29,7 @@ use nak_episodes::NakEpisodes;
 /// Remedy if no other finding explains it.
 macro_rules! timers {
     () => {
-        "Transport timeouts are likely: compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 us * 2^n) with the latency, and look for paths that pause for long (PFC storms)."
+        "<eth>Transport timeouts are likely: compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 us * 2^n) with the latency, and look for paths that pause for long (PFC storms).</eth>"
     };
 }
 
