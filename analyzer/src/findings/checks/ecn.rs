@@ -92,8 +92,8 @@ limits! {
     /// Thresholds of this family.
     pub struct Limits = "ecn";
     congestion_ratio: f64 = 0.01,
-        "minimum CE ratio of a congested flow",
-        "DCQCN holds queues at the threshold with well under one mark in a hundred packets; the DCQCN paper marks 1 % of the packets when the queue is at its upper threshold";
+        "minimum CE ratio of congestion: of a flow, of the bins of an incast, of a link beside its peers, of what a NIC receives",
+        "DCQCN holds queues at the threshold with well under one mark in a hundred packets; at one in a hundred a flow gets CNPs faster than it recovers from them, which takes milliseconds";
     congestion_marks: u64 = 100,
         "minimum CE-marked packets to report, summed over the congested flows of a link",
         "A burst at the start of a step marks some tens of packets and ends; the many queue pairs of a job share the CE marks of one queue";

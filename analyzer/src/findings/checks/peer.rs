@@ -37,7 +37,7 @@ pub(super) const SILENT: Entry = Entry {
     title: "Peer does not answer",
     meaning: "A requester requests acknowledgements, or retransmits the same request, and gets no response: the peer's queue pair, process or host is gone, or packets pass in one direction only. After retry_cnt attempts the connection fails.",
     computed: "Reliable flows that asked for an acknowledgement, and to which no acknowledgement, NAK or response with a PSN of theirs came from the peer's address:\n\
-               - Critical: the sender began again at the same PSN at least `peer.retries` times in a row. A warning where nothing at all is seen to be sent to the host that asks.\n\
+               - Critical: the sender began again at the same PSN at least `qp.retries` times in a row. A warning where nothing at all is seen to be sent to the host that asks.\n\
                - With fewer retransmissions: hosts that asked another for an acknowledgement `peer.wait_ms` or longer before the end of the data, while none of that host's flows \
                answered them at any tap. A warning when they retransmitted, else info.\n\
                \n\
@@ -56,9 +56,6 @@ pub(super) const SILENT: Entry = Entry {
 limits! {
     /// Thresholds of this family.
     pub struct Limits = "peer";
-    retries: u64 = 2,
-        "minimum retries in a row from the same PSN",
-        "One retry is what a single lost packet causes; senders try up to 7 times";
     wait_ms: u64 = 10,
         "maximum time for an answer, in milliseconds",
         "NICs acknowledge by themselves, within microseconds; software stacks under load take a few milliseconds";
@@ -86,7 +83,7 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
         .facts
         .flows
         .iter()
-        .filter(|flow| stuck_for(flow) >= input.limits.peer.retries.max(1))
+        .filter(|flow| stuck_for(flow) >= input.limits.qp.retries.max(1))
         .filter(|flow| metrics.ack_state(flow.slot).asked_ns.is_some())
         .collect();
     if stuck.is_empty() {

@@ -129,7 +129,7 @@ limits! {
     pub struct LinksLimits = "links";
     max_over_mean: f64 = 1.5,
         "minimum load of the busiest link over the mean",
-        "Same as entropy.ecmp: a third of the bandwidth is lost";
+        "The value of entropy.ecmp, here of the load that was measured";
     min_packets: u64 = 1000,
         "minimum RoCE packets in the group",
         "A few messages hit a few links by chance";

@@ -43,7 +43,7 @@ pub(super) const INCAST: Entry = Entry {
                \n\
                Raised when at least burst.incast_bins bins have at least burst.incast_senders senders and carry at least burst.incast_share of the receiver's data, and one of these \
                holds:\n\
-               - More than burst.incast_ce_ratio of their packets are CE-marked: at least burst.incast_factor times the ratio in bins with fewer senders, or there are no such bins.\n\
+               - More than ecn.congestion_ratio of their packets are CE-marked: at least burst.incast_factor times the ratio in bins with fewer senders, or there are no such bins.\n\
                - At least burst.incast_gap_ratio of them have a PSN gap while the receiver gets at least burst.incast_line_ratio of its peak rate, as from a full queue: at least \
                burst.incast_factor times the ratio in bins with fewer senders, times the PSNs missing at a gap (losses in runs make more gaps where senders take turns), and more than by \
                chance (burst.incast_deviations standard deviations).\n\
@@ -77,9 +77,6 @@ limits! {
     incast_share: f64 = 0.1,
         "minimum share of the receiver's data in such bins",
         "Below a tenth, incast cannot be what limits the job";
-    incast_ce_ratio: f64 = 0.01,
-        "minimum CE ratio in such bins",
-        "DCQCN halves its rate on the first CNP and recovers over milliseconds, so that one CE-marked packet in a hundred keeps a flow throttled";
     incast_gap_ratio: f64 = 0.001,
         "minimum PSN gaps per packet in such bins",
         "Go-back-N retransmits all packets in flight for each loss: one in a thousand is noticeable";
@@ -368,7 +365,7 @@ fn judge(
     let ce = ratio(bins.many.ce, bins.many.packets);
     let peers = peers(input, target, traffic, (least, period));
     // Too little data for a comparison is evidence neither for nor against a growing queue.
-    let marked = ce > limits.incast_ce_ratio
+    let marked = ce > input.limits.ecn.congestion_ratio
         && (!bins.compare || ce >= limits.incast_factor * ratio(bins.few.ce, bins.few.packets))
         && !one_link_alone(limits, &peers, ce, |bins| ratio(bins.many.ce, bins.many.packets));
     let gaps = ratio(bins.many.gaps, bins.many.packets);

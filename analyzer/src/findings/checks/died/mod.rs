@@ -118,7 +118,7 @@ limits! {
     pub struct Limits = "qp";
     retries: u64 = 2,
         "minimum retries in a row from the same PSN",
-        "One retry is what a lost packet causes";
+        "One retry is what a single lost packet causes; senders try up to 7 times";
     retries_exhausted: u64 = 7,
         "retries in a row after which a sender has given up",
         "retry_cnt has three bits: no more than 7 retries follow the first transmission";

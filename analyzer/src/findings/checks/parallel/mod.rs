@@ -47,7 +47,7 @@ pub(super) const ONE_OF: Entry = Entry {
     computed: "For each group of links that share a load (imbalance), by direction. Only pairs of hosts with flows on this link and on its peers are compared, so that a slow host does \
                not count against a link: their data on this link must amount to at least parallel.packets packets, of at least parallel.pairs host pairs and parallel.flows flows. Raised \
                when one of these holds:\n\
-               - The CE ratio is at least parallel.ce_ratio and at least parallel.factor times that of the peers.\n\
+               - The CE ratio is at least ecn.congestion_ratio and at least parallel.factor times that of the peers.\n\
                - The loss ratio (upstream and NAK episodes) is at least parallel.loss_ratio and at least parallel.factor times that of the peers.\n\
                - The median request-to-ACK latency is at least parallel.slower times that of the peers and parallel.slower_ns longer (flows with parallel.samples samples), in the share \
                parallel.agree of at least parallel.slow_pairs host pairs (with fewer host pairs: in that share of the flows, of at least parallel.flows_alone here and on the peers), and \
@@ -76,9 +76,6 @@ limits! {
     packets: u64 = 500,
         "minimum data packets on the link, of host pairs that use its peers too",
         "Ratios of a hundredth rest on five packets then";
-    ce_ratio: f64 = 0.01,
-        "minimum CE ratio on the link",
-        "As burst.incast_ce_ratio: one mark in a hundred keeps DCQCN throttled";
     loss_ratio: f64 = 0.001,
         "minimum loss ratio on the link",
         "Ten times loss.ratio: loss by chance hits one of few links more than the others";
@@ -241,7 +238,7 @@ impl<'a> Direction<'a> {
             |period| {
                 let part = |flow: &Flow| period.count(flow, Signal::CeMarked, flow.ecn_data.ce);
                 let of = |flow: &Flow| period.capable(input.facts, flow);
-                self.more(limits, link, part, of, limits.ce_ratio, WorseProperty::Marks)
+                self.more(limits, link, part, of, input.limits.ecn.congestion_ratio, WorseProperty::Marks)
             },
         );
         let loss = self.in_latest_span(link, &[Signal::Lost, Signal::LossDownstream], lost, |period| {
