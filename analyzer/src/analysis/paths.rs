@@ -189,7 +189,7 @@ pub(super) fn parts(sample: &Sample) -> Vec<(usize, u64)> {
 }
 
 /// Pairs of links, the smaller number first, that see packets of the same sequence. Acknowledgements
-/// alone do not tell taps from links that share a load.
+/// alone do not distinguish taps and links that share a load.
 #[must_use]
 pub(crate) fn related(sample: &Sample) -> BTreeSet<(u16, u16)> {
     let mut related = BTreeSet::new();

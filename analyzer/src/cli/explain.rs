@@ -76,7 +76,7 @@ fn definitions_page(paint: Paint) -> String {
     lines(&all, paint, |_, line| Some(line.len()).filter(|length| *length > 0 && !line.starts_with("- ")))
 }
 
-/// A text in lines as wide as the terminal, and of at most 100 columns. `heading` is the length of the begin of a line
+/// A text in lines as wide as the terminal, and of at most 100 columns. `heading` is the length of the start of a line
 /// that is one.
 fn lines(text: &str, paint: Paint, heading: impl Fn(usize, &str) -> Option<usize>) -> String {
     let width = output::width().clamp(LEAST, MOST);

@@ -19,7 +19,7 @@ use crate::util::layout::tap_name;
 use crate::util::numbers::share;
 use crate::util::units;
 
-/// A confirmed or possible problem: an episode with a begin and an end.
+/// A confirmed or possible problem: an episode with a beginning and an end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Finding {
@@ -98,14 +98,14 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Begin of the finding or of its latest episode, Unix ns; `None` if the times of its signals are unknown.
+    /// Beginning of the finding or of its latest episode, Unix ns; `None` if the times of its signals are unknown.
     #[must_use]
     pub fn since_ns(&self) -> Option<u64> {
         let first_ns = self.first_seen_ns?;
         Some(self.episodes.last().map_or(first_ns, |episode| episode.first_ns))
     }
 
-    /// True if its figures are those of its latest episode. Those of a finding without a known begin are of the whole
+    /// True if its figures are those of its latest episode. Those of a finding without a known start are of the whole
     /// run.
     #[must_use]
     pub fn is_of_episode(&self) -> bool {

@@ -358,7 +358,7 @@ impl Chosen {
         DEFINITIONS.iter().fold(text, |text, one| text.replace(&format!("{{{}}}", one.name), one.value))
     }
 
-    /// The condition that a column is in the time range, as far as its begin says.
+    /// The condition that a column is in the time range, as far as its beginning says.
     fn from(&self, column: &str) -> Option<String> {
         self.from_ns.map(|from| compared(column, ">", from))
     }

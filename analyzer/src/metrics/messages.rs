@@ -61,11 +61,11 @@ struct Flow {
 /// Messages of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Messages {
-    /// The longest, in the order of their begin.
+    /// The longest, in the order of their beginning.
     pub longest: Vec<Message>,
     /// Shorter ones, and those of flows that were retired.
     pub left_out: u64,
-    /// Messages whose begin or end was not seen.
+    /// Messages whose beginning or end was not seen.
     pub partial: u64,
 }
 
@@ -267,7 +267,7 @@ mod tests {
         // The last packet was lost.
         let messages = collect(&[(10, FIRST, 1), (40, ONLY, 3), (90, ACK, 3)]);
         assert_eq!(seen(&messages), [(10, 80, None, true), (40, 50, Some(1_000), true)]);
-        // The begin was not seen, and the end of the second.
+        // The beginning was not seen, and the end of the second.
         let messages = collect(&[(10, LAST, 1), (20, FIRST, 2)]);
         assert_eq!((messages.longest.len(), messages.partial), (0, 2));
         assert_eq!(seen(&collect(&[(10, UC_ONLY, 1)])), [(10, 0, Some(1_000), false)]);

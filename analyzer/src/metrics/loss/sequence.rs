@@ -7,7 +7,7 @@
 //! | state | meaning | left by |
 //! |---|---|---|
 //! | [`Advancing`](State::Advancing) | packets arrive at or beyond the expected PSN | a packet behind it: `Undecided` |
-//! | [`Undecided`](State::Undecided) | a run of packets behind the expected PSN has filled gaps only: reordering, or the begin of a retransmission | a packet that passed before, or that is certainly a retransmission: `GoingBack`; a packet at the expected PSN: `Advancing`, and the run was reordering |
+//! | [`Undecided`](State::Undecided) | a run of packets behind the expected PSN has filled gaps only: reordering, or the beginning of a retransmission | a packet that passed before, or that is certainly a retransmission: `GoingBack`; a packet at the expected PSN: `Advancing`, and the run was reordering |
 //! | [`GoingBack`](State::GoingBack) | the run has a [`Cause`] (see [`cause`](super::cause)) | a packet at the expected PSN: `Advancing`; a jump back or a NAK: a new run |
 //!
 //! # What happens to a packet
@@ -455,7 +455,7 @@ impl Sequence {
         }
         self.mark_possibly_reordered(arrival);
         if provisional > 0 && self.reliable && !twice {
-            // Reordering does not bring a packet that has passed already: the run was a retransmission from its begin.
+            // Reordering does not bring a packet that has passed already: the run was a retransmission from its start.
             self.metrics.recovered = self.metrics.recovered.saturating_sub(provisional);
             self.lost(opened_ns, arrival, provisional);
             self.ambiguous_lost += if unexplained && !arrival.numbered { provisional } else { 0 };

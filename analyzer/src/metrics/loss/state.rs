@@ -115,7 +115,7 @@ pub(super) enum Missing {
     All,
     /// The end of a message.
     First,
-    /// The begin of a message.
+    /// The beginning of a message.
     Last,
     /// None: they are between two messages.
     None,

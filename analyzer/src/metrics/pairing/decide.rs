@@ -298,7 +298,7 @@ impl Pairing {
         let op = Op::of(packet.opcode);
         if latency::is_timed(op, packet.ack_req()) {
             direction.last_psn = packet.psn;
-            // Sequences that start at 0 do not tell one queue pair from another. Requests of a pair that is not certain
+            // Sequences that start at 0 do not distinguish queue pairs. Requests of a pair that is not certain
             // yet wait, too.
             if packet.first >= FROM_START {
                 self.outstanding.request(&direction.key, packet.psn, number, packet.time_ns);

@@ -150,7 +150,7 @@ pub(super) const DOWNSTREAM: Entry = Entry {
                If the reverse direction is not captured, every retransmission counts. Info, since loss, corruption and reordering downstream look the same: what the retransmissions \
                cost is `retry.storm`. If READs are repeated after a timeout, it is loss, graded as loss.before_tap.\n\
                \n\
-               Raised as loss.before_tap (`loss.episodes`, `loss.pair_episodes`, `loss.ratio`, `loss.critical_ratio`), as a share of episodes among packets. With two taps on the path, \
+               Same thresholds as loss.before_tap (`loss.episodes`, `loss.pair_episodes`, `loss.ratio`, `loss.critical_ratio`); the ratio is episodes per packet. With two taps on the path, \
                only the one nearer the receiver is evaluated. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least; links are joined as there.",
     advice: concat!(downstream!(), " ", lossless!()),
     caveat: "An episode may be several lost packets: how many is not visible here. Recovery and waiting are counted from the sender's silence before its go-back-N: the time until the NAK arrives is not visible here.",

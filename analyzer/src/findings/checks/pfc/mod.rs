@@ -70,7 +70,7 @@ pub(super) const VICTIM: Entry = Entry {
     computed: "Live: a queue pair in RTS that was busy and whose PSNs did not advance between two readings, while the priority of RoCE was paused for at least half of that time. \
                Captures: data flows or READ requests silent for at least 1 ms, at least half of that time paused by another station on the link (with --link-speed).\n\
                \n\
-               A warning from pfc.victim_ms in the latest time of each, which 10 s without a stall end; figures are those of the queue pairs that stalled together last. Their \
+               Warning when a queue pair's latest stall episode lasts pfc.victim_ms (10 s without a stall end one). Figures are those of the queue pairs that stalled together last. Their \
                retransmissions count with it, where none of their packets is lost upstream.",
     advice: "Find the source of the pauses (see pfc.storm); the queue pairs listed here are not at fault. If unrelated jobs suffer, use separate priorities, or \
                lower the ECN thresholds so that ECN acts before PFC.",
