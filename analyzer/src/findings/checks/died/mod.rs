@@ -366,22 +366,32 @@ fn raise(input: &Input<'_>, dead: &[DeadQp<'_>], found: &mut Vec<Finding>) {
         .ends(requester, responder)
         .impact(Impact { time_lost_ns: Some(silent_ns), ..Impact::default() })
         .owns(&[ids::RETRY_TIMEOUTS])
-        .step("List the queue pairs in the error state with their processes.", own.queue_pairs())
+        .step(LIST, own.queue_pairs())
         .step(
-            format!(
-                "Read the log of the process for a work completion with error, on {} and {}.",
-                first.flow.src, first.flow.dst
-            ),
+            read_log("the process", &format!(", on {} and {}", first.flow.src, first.flow.dst)),
             ByHand::Job,
         )
         .step(
-            format!("Check that {} is reachable from {}.", first.flow.dst, first.flow.src),
+            reachable(first.flow.dst, &first.flow.src.to_string()),
             Commands::at(input, first.flow, first.flow.src).ping(first.flow.dst),
         )
-        .step("Look for link flaps, route changes and drops on the path at that time.", ByHand::Switch)
+        .step(PATH, ByHand::Switch)
         .episodes(since(input, silent_ns))
         .last_seen(input.facts.window.last_ns)
         .into(found);
+}
+
+/// First step.
+const LIST: &str = "List the queue pairs in the error state with their processes.";
+/// Last step.
+const PATH: &str = "Look for link flaps, route changes and drops on the path at that time.";
+
+fn read_log(process: &str, on: &str) -> String {
+    format!("Read the log of {process} for a work completion with error{on}.")
+}
+
+fn reachable(peer: impl std::fmt::Display, from: &str) -> String {
+    format!("Check that {peer} is reachable from {from}.")
 }
 
 /// The sending queue pair of a flow and its device, where this host's kernel knows it.
