@@ -8,7 +8,7 @@ use std::cmp::Reverse as Least;
 use std::collections::{BinaryHeap, VecDeque};
 
 use rocescope_common::account::latency::acked_psn;
-use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::bth::{HALF24, MASK24, psn_distance};
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
@@ -19,8 +19,6 @@ use super::pairing::{NONE, Reverse};
 pub const MOST: usize = 20_000;
 /// Messages of a flow that wait for their answer. Of more, the first ends with its last packet.
 const WAITING: usize = 64;
-/// Half of the PSNs: what is farther away lies before.
-const HALF: u32 = 1 << 23;
 
 /// An RDMA message with the times of its first and last packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -163,7 +161,7 @@ impl Collector {
         }
         while let Some(flow) = self.flows.get_mut(requests as usize)
             && let Some(first) = flow.waiting.front().copied()
-            && up_to.wrapping_sub(first.last_psn) & MASK24 < HALF
+            && psn_distance(first.last_psn, up_to) < HALF24
         {
             flow.waiting.pop_front();
             let length_ns = packet.time_ns.saturating_sub(first.message.start_ns);

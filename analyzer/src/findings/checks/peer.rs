@@ -1,7 +1,7 @@
 //! Peers that do not answer.
 
 use rocescope_common::wire::SkipReason;
-use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::bth::psn_distance;
 use std::collections::BTreeMap;
 
 use super::ends;
@@ -298,7 +298,7 @@ fn since(input: &Input<'_>, raise: Raise, worst: &Flow) -> Raise {
 fn is_of(psn: u32, flow: &Flow) -> bool {
     let own = flow.psn.unwrap_or_default();
     let before = own.first.wrapping_sub(PSN_WINDOW);
-    psn.wrapping_sub(before) & MASK24 < own.expected.wrapping_sub(before) & MASK24
+    psn_distance(before, psn) < psn_distance(before, own.expected)
 }
 
 /// Flows of the report by slot, in the order of the report.

@@ -5,7 +5,7 @@ mod stopped;
 #[cfg(test)]
 mod tests;
 
-use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::bth::{MASK24, psn_distance};
 use rocescope_common::wire::opcode::Op;
 use stopped::Siblings;
 
@@ -175,14 +175,14 @@ impl<'a> DeadQp<'a> {
 /// True if a PSN is equal to another one or after it in the sequence.
 pub(super) fn is_at_or_after(psn: u32, other: u32, of: &Psn) -> bool {
     let before = of.first.wrapping_sub(PSN_WINDOW);
-    psn.wrapping_sub(before) & MASK24 >= other.wrapping_sub(before) & MASK24
+    psn_distance(before, psn) >= psn_distance(before, other)
 }
 
 /// The latest PSN of the flow that the peer acknowledged.
 pub(super) fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> Option<u32> {
     let psn = flow.psn?;
     let before = psn.first.wrapping_sub(PSN_WINDOW);
-    let place = |psn: u32| psn.wrapping_sub(before) & MASK24;
+    let place = |psn: u32| psn_distance(before, psn);
     let acked = |other: &Flow| loss.ack_state(other.slot).acknowledged();
     let sent = |answer: &u32| place(*answer) < place(psn.expected);
     let latest = |answers: &mut dyn Iterator<Item = &Flow>| {
@@ -415,7 +415,7 @@ fn with_settings(raise: Raise, qp: Option<&DeviceQp>) -> Raise {
         .evidence("rnr_retry", qp.control.rnr_retry)
 }
 
-/// From its begin to the end of the data.
+/// From its beginning to the end of the data.
 fn since(input: &Input<'_>, silent_ns: u64) -> Vec<Episode> {
     let end_ns = input.facts.window.last_ns;
     let episode = |last_ns: u64| Episode { first_ns: last_ns.saturating_sub(silent_ns), last_ns, peak: None };
