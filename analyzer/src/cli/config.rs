@@ -117,11 +117,12 @@ impl Config {
 }
 
 /// Keys of settings that others have replaced.
-const REPLACED: [[&str; 2]; 4] = [
+const REPLACED: [[&str; 2]; 5] = [
     ["findings.burst.incast_ce_ratio", "findings.ecn.congestion_ratio"],
     ["findings.device.ce_ratio", "findings.ecn.congestion_ratio"],
     ["findings.parallel.ce_ratio", "findings.ecn.congestion_ratio"],
     ["findings.peer.retries", "findings.qp.retries"],
+    ["findings.retry.asked_ratio", "findings.retry.nak_ratio"],
 ];
 
 /// True if a file has this key.
