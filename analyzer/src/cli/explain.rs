@@ -1,5 +1,6 @@
 //! `explain`: prints the explanation of findings.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use crate::cli::output;

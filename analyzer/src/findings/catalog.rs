@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::fabric::on_ethernet;
 use super::labels::COMMON;
+use super::page::filled;
 use super::{Entry, FAMILIES, Family, Label, LimitMeta};
 use crate::util::definition::number;
 use crate::util::nearest::nearest;
@@ -102,7 +103,8 @@ impl Entry {
 
     fn about_with(&self, on: fn(&str) -> Cow<'_, str>) -> String {
         let Self { title, meaning, computed, advice, caveat, .. } = self;
-        let mut text = format!("{title}\n\n{}\n\nHow it is computed: {}\n", on(meaning), on(computed));
+        let mut text =
+            format!("{title}\n\n{}\n\nHow it is computed: {}\n", on(meaning), filled(&on(computed)));
         let (advice, caveat) = (on(advice), on(caveat));
         if !advice.is_empty() {
             let _ = write!(text, "\nWhat to do: {advice}\n");

@@ -20,7 +20,7 @@ definitions! {
         "Normal noise exceeds it in one of three million pairs";
     pub(super) AGREE_HIGH: f64 = 0.9,
         "Minimum share of the pairs, hosts or intervals that agree, for high confidence",
-        "One in ten may have a trouble of its own";
+        "One in ten may have a fault of its own";
     pub(super) COUNT_HIGH: f64 = 4.0,
         "Minimum number of them, for high confidence",
         "If half of all pairs are bad, four agree by chance in one of 16 cases";

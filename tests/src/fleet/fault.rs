@@ -165,7 +165,7 @@ impl Fleet {
     }
 
     /// The step in which the job of a host is, this number of seconds after the beginning of a fault's time range: its
-    /// begin there, its length, and its time with traffic.
+    /// beginning there, its length, and its time with traffic.
     pub(super) const fn step_at(&self, fault: Fault, host: u64, second: u64) -> (u64, u64, u64) {
         let grows = matches!(fault, Fault::StepGrowth) && host / self.job() == self.growing() / self.job();
         if !grows {

@@ -46,7 +46,7 @@ const DUPLICATES: Entry = Entry {
                Duplicates by the network: single packets pass twice without a NAK or a timeout, and not as part of a go-back-N (flows[].loss.mirrored), while their responses pass once; \
                not in flows with as many packets that are or may be reordered (flows[].loss.recovered, lost_or_reordered), where originals pass after their retransmissions.\n\
                \n\
-               Info from `capture.packets` of them and their share `capture.ratio` of the packets of the link from the first of them to the last (over 1 s at least). From a mean delay \
+               Info from `capture.packets` of them and their share `capture.ratio` of the packets of the link from the first of them to the last (over {LEAST_NS} at least). From a mean delay \
                of `capture.taps_ns` on, two taps are more likely than a mirror, which duplicates a packet almost at once.\n\
                \n\
                Live, single packets that pass twice are counted like this, too, without distinction between mirror and network: no identification is read, and no packet is kept.",

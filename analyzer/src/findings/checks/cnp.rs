@@ -42,7 +42,7 @@ pub(super) const WITHOUT_CE: Entry = Entry {
                A warning in a live run when that data arrives at this host, because no switch is downstream; info in a replay, where the position of the tap is unknown; not raised when \
                this host sends the data. Flows with cnp.nak_share NAKs per CNP or more are excluded: some NICs send a CNP with a NAK.\n\
                \n\
-               Figures are those of the latest episode (10 s without a CNP end one), of data within it and the 10 s before and after.",
+               Figures are those of the latest episode ({EPISODE_GAP_NS} without a CNP end one), of data within it and the 10 s before and after.",
     advice: "To locate the congested switch, capture closer to the receiver: all CE marks are visible at its ingress. If the receiver itself sends CNPs without \
                CE marks, check its settings (roce_np, cc_params in mlx5 debugfs; slow restart sends CNPs after loss and counts them in roce_slow_restart_cnps).",
     caveat: "Normal for a tap on the sender side of the congested switch. The number of CNPs does not follow from the number of CE marks: NICs pace them.",
@@ -58,7 +58,7 @@ pub(super) const STORM: Entry = Entry {
     meaning: "A receiver sends far more CNPs than there are CE marks at this tap, one for every few packets of data: its senders are throttled to a small part of their rate, and stay \
               there. Either a queue downstream of this tap is congested all the time, or the receiver sends CNPs without reason.",
     computed: "Per receiver: a warning when it sends at least cnp.storm_cnps CNPs to a host, at least cnp.storm_ratio per data packet that it gets from there, and more CNPs than CE-marked packets from there \
-               pass any tap (a NIC answers several CE marks with one CNP, never one with several). Figures are those of the latest episode, over 1 s at least: 10 s without a CNP end one, if that is more than a tenth of the time from its begin to the end of the next. Episodes are not added up.",
+               pass any tap (a NIC answers several CE marks with one CNP, never one with several). Figures are those of the latest episode, over {LEAST_NS} at least: {EPISODE_GAP_NS} without a CNP end one, if that is more than a tenth of the time from its beginning to the end of the next. Episodes are not added up.",
     advice: "Capture at the receiver: are its packets CE-marked? Then find the congested queue (its switch port, PCIe or memory of the receiver). If not: check its notification point (roce_np, cc_params/np_* in \
              mlx5 debugfs), slow restart (roce_slow_restart_cnps), and min_time_between_cnps, and the firmware's release notes.",
     caveat: "At a tap on the sender's side of the congested queue no CE mark is visible, and heavy congestion looks like this there.",

@@ -41,7 +41,7 @@ pub(super) const CONGESTION: Entry = Entry {
                warning when they have at least ecn.congestion_marks CE-marked packets together. ACKNOWLEDGE and CNP are excluded.\n\
                \n\
                Taps that see the same packets raise one finding (capture.own_ratio), at the tap with most CE-marked packets. marked_time_ratio is the share of time bins with data that \
-               contain CE-marked packets; peak_ratio is the highest CE ratio of a bin. All figures are those of the latest episode (10 s without a mark end one), over 1 s at least.\n\
+               contain CE-marked packets; peak_ratio is the highest CE ratio of a bin. All figures are those of the latest episode ({EPISODE_GAP_NS} without a mark end one), over {LEAST_NS} at least.\n\
                \n\
                If at least the share ecn.drop_share of at least ecn.drop_gaps PSN gaps of these flows are followed by a CE-marked packet, and ecn.drop_factor times the CE ratio \
                (gaps_ce_ratio; at most ecn.drop_most), the queue that marks drops as well: loss.before_tap, loss.between_taps and retry.storm of the same hosts then belong to this \
@@ -65,7 +65,7 @@ const NO_CNP: Entry = Entry {
                 packets are dropped.",
     computed: "Per receiver: a warning when at least ecn.no_cnp_marks CE-marked data packets arrive over at least ecn.no_cnp_ms, at least ecn.no_cnp_acks acknowledgements from it are \
                  captured (which shows that its reverse direction is captured), and it sends no CNP to any host. The number of CNPs is not evaluated otherwise: NICs \
-                 pace CNPs per port, per address pair or per destination. Figures are those of the latest episode (10 s without a mark end one).",
+                 pace CNPs per port, per address pair or per destination. Figures are those of the latest episode ({EPISODE_GAP_NS} without a mark end one).",
     advice: "Enable the notification point for the priority of the data: echo 1 > /sys/class/net/IF/ecn/roce_np/enable/PRIO (mlx5; upstream kernels: cc_params/np_* \
                in debugfs), and the reaction point (roce_rp) at the senders. <eth>Check that CNPs are not dropped: their DSCP (default 48) needs its own queue on the \
                switch.</eth> np_cnp_sent and np_ecn_marked_roce_packets in hw_counters show whether the NIC sends CNPs.",

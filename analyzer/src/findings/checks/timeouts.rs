@@ -71,7 +71,7 @@ pub(super) const TIMEOUTS: Entry = Entry {
                its flow has in mid-message (`stalls`; not live).\n\
                - One that has not ended counts until the latest data packet of its link. A pause between messages is the job's own.\n\
                \n\
-               Figures are those of the latest episode (10 s without a timeout end one); of several episodes, shortest and longest silence are those of all, and lost ACKs are not known. \
+               Figures are those of the latest episode ({EPISODE_GAP_NS} without a timeout end one); of several episodes, shortest and longest silence are those of all, and lost ACKs are not known. \
                If steps of a job are known (`steps`), `felt_ns` is the upper bound of the silence that the job felt: in each step longer than the median, the time in which one of \
                these queue pairs was silent (each the latest 64 silences), up to what the step is longer.",
     advice: "Find where ACKs or the last packets of messages are lost: compare the drop counters of both directions, ACKs included, which often travel in another class. <eth>Look for paths that fail over or pause \

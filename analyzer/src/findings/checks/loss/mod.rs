@@ -121,7 +121,7 @@ pub(super) const UPSTREAM: Entry = Entry {
                With two taps on the path, only the one nearer the sender is evaluated. Queue pairs that could not be followed (live) are left out: `flows_unjudged`. The title says \"at \
                least\" where the sender also had timeouts: packets lost at the end of what was in flight leave no gap and are not counted.\n\
                \n\
-               Figures are those of the latest episode (10 s without the signal end one), over 1 s at least; of several, longest recovery and largest episode are those of all.\n\
+               Figures are those of the latest episode ({EPISODE_GAP_NS} without the signal end one), over {LEAST_NS} at least; of several, longest recovery and largest episode are those of all.\n\
                \n\
                Links of one tap on which the same hosts lose packets at that time (the share `loss.same_pairs` of the host pairs of both or more) are one place, and one finding \
                (where.links, by_link); so are links that miss the share `loss.partial` of a flow's PSNs for good.",
@@ -151,7 +151,7 @@ pub(super) const DOWNSTREAM: Entry = Entry {
                cost is `retry.storm`. If READs are repeated after a timeout, it is loss, graded as loss.before_tap.\n\
                \n\
                Same thresholds as loss.before_tap (`loss.episodes`, `loss.pair_episodes`, `loss.ratio`, `loss.critical_ratio`); the ratio is episodes per packet. With two taps on the path, \
-               only the one nearer the receiver is evaluated. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least; links are joined as there.",
+               only the one nearer the receiver is evaluated. Figures are those of the latest episode ({EPISODE_GAP_NS} without the signal end one), over {LEAST_NS} at least; links are joined as there.",
     advice: concat!(downstream!(), " ", lossless!()),
     caveat: "An episode may be several lost packets: how many is not visible here. Recovery and waiting are counted from the sender's silence before its go-back-N: the time until the NAK arrives is not visible here.",
     ..Entry::of(Problem::Loss)

@@ -57,7 +57,7 @@ pub(super) const ONE_OF: Entry = Entry {
                slow: the delay of a queue varies, and holds up the ACKs of one direction alone.\n\
                \n\
                From parallel.even_load times the mean, where neither holds, the title says that the link may only be busier; else it owns links.imbalance, since what a slow link carries \
-               takes longer. CE and loss ratios are those of the latest episode (10 s without a mark or loss end one), over 1 s at least.\n\
+               takes longer. CE and loss ratios are those of the latest episode ({EPISODE_GAP_NS} without a mark or loss end one), over {LEAST_NS} at least.\n\
                \n\
                Marks on the link that ecn.congestion names are that finding, which then has the CE ratio of the peers (peers_ratio) and the steps of this one: not raised.",
     advice: "<eth>Check that link and the switch ports at its ends: speed, lanes and FEC errors, egress queue, ECN thresholds and PFC pauses against its peers, and what else is routed over it.</eth> \
