@@ -2,7 +2,7 @@
 
 use super::answer::{cell, ratio};
 use super::coverage::Coverage;
-use super::question::{COMPARED, LATE, Question, STANDS_OUT};
+use super::question::{COMPARED, LATE, Question, STANDS_OUT, UNEVEN};
 use super::{Row, cover, number, text, whole};
 use crate::findings::Limits;
 use crate::util::layout::plain;
@@ -251,8 +251,7 @@ pub(super) fn nothing(question: Question, seen: &Coverage, limits: &Limits) -> S
         Question::Slow => slow(seen),
         Question::Loss => loss(seen, limits),
         Question::Balance => {
-            let uneven = limits.links.max_over_mean;
-            format!("No link, rail or plane carries {uneven} × the mean of those parallel to it, or more")
+            format!("No link, rail or plane carries more than {UNEVEN} × the mean of those parallel to it")
         }
         Question::Jobs if !seen.has_figure => {
             "Nothing is known of the jobs: no flow was recorded, and no context of a queue pair that shows retries".to_owned()

@@ -42,6 +42,9 @@ definitions! {
     BAD_SHARE: f64 = 0.5,
         "Minimum share of the pairs through a hop that are bad, for it to be named",
         "A cause at a hop affects what passes it";
+    pub(super) UNEVEN: f64 = 1.1,
+        "Minimum load of the busiest link, rail or plane over the mean, for `balance`",
+        "Less than links.max_over_mean, which is of one host: flows of many hosts average out, so that a smaller excess has a cause";
     QUIET: f64 = 0.5,
         "An interval is quiet for a job when its median host sends less than this part of its own mean",
         "Between steps, hosts send next to nothing";
@@ -314,9 +317,8 @@ pub struct Chosen {
 }
 
 /// Thresholds that questions share with the findings, by the names that stand for them in SQL.
-fn thresholds(limits: &Limits) -> [(&'static str, f64); 5] {
+fn thresholds(limits: &Limits) -> [(&'static str, f64); 4] {
     [
-        ("UNEVEN", limits.links.max_over_mean),
         ("CE", limits.ecn.congestion_ratio),
         ("LOSS", limits.loss.ratio),
         ("RETRYING_READINGS", limits.qp_context.retrying_readings as f64),
