@@ -51,7 +51,7 @@ impl Entry {
         unsafe { word.write_volatile(word.read_volatile() + 1) };
     }
 
-    /// Notes the begin of the flow's open message at one of its packets, and returns it.
+    /// Notes the beginning of the flow's open message at one of its packets, and returns it.
     #[inline(always)]
     fn begin(self, op: Op, duplicate_psn: bool, broken: bool, now: u64) -> u64 {
         // SAFETY: the pointer comes from the map; only packets of this flow write the time.

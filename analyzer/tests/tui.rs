@@ -351,30 +351,6 @@ fn a_small_terminal_shows_a_card_with_the_verdict_and_three_problems() {
     snapshot("card_healthy", &app(&World::healthy(), (40, 8)));
 }
 
-#[test]
-fn every_size_is_drawn_without_panic() {
-    let mut app = app(&World::sick(), USUAL);
-    for width in (0..260).step_by(13) {
-        for height in (0..70).step_by(5) {
-            app.on_resize(width, height);
-            for number in '1'..='8' {
-                press(&mut app, &[Key::Char(number), Key::Down]);
-                draw(&app);
-            }
-            for keys in [
-                &[Key::Char('2'), Key::Char('c')][..],
-                &[Key::Char('7'), Key::Enter],
-                &[Key::Char('?')],
-                &[Key::Char('8'), Key::Enter, Key::End],
-            ] {
-                press(&mut app, keys);
-                draw(&app);
-                press(&mut app, &[Key::Esc]);
-            }
-        }
-    }
-}
-
 /// The terminal may change between the layout of the state and the picture: the picture has the frame's size, and is
 /// that of a state which knew it before.
 #[test]

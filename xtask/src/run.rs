@@ -49,7 +49,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// `None` where standard error is no terminal: a log has the lines of begin and end.
+    /// `None` where standard error is no terminal: a log has the lines of beginning and end.
     fn of(name: &str, last: Option<u64>) -> Option<Self> {
         if !io::stderr().is_terminal() {
             return None;

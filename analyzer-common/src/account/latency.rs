@@ -106,7 +106,7 @@ pub struct Latency {
     pub ambiguous_responses: u64,
     /// Requests that were not timed because [`RING`] others were outstanding.
     pub ring_full: u64,
-    /// Begin of the flow's open message: see [`begun`]. Kernel programs only: replay keeps it elsewhere.
+    /// Beginning of the flow's open message: see [`begun`]. Kernel programs only: replay keeps it elsewhere.
     pub begun_ns: u64,
     /// Maximum time of each class, in nanoseconds.
     pub max_ns: [u64; CLASSES],

@@ -6,8 +6,17 @@ pub const LEN: usize = 12;
 pub const ICRC_LEN: u32 = 4;
 /// Mask of the 24-bit numbers: packet sequence numbers and queue pair numbers.
 pub const MASK24: u32 = 0x00FF_FFFF;
+/// Half of them: a PSN that is less ahead of another is later.
+pub const HALF24: u32 = 1 << 23;
 /// QP 1, the general services interface (GSI), which carries connection management.
 pub const GSI_QP: u32 = 1;
+
+/// Number of PSNs from one to another, in the order in which a sender uses them.
+#[inline]
+#[must_use]
+pub const fn psn_distance(from: u32, to: u32) -> u32 {
+    to.wrapping_sub(from) & MASK24
+}
 
 /// The base transport header.
 ///

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use rocescope_common::account::PsnTrack;
-use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::bth::{MASK24, psn_distance};
 use rocescope_common::wire::frame::Addr;
 use serde::Serialize;
 
@@ -163,7 +163,7 @@ pub(super) fn parts(sample: &Sample) -> Vec<(usize, u64)> {
 }
 
 /// Pairs of links, the smaller number first, that see packets of the same sequence. Acknowledgements
-/// alone do not tell taps from links that share a load.
+/// alone do not distinguish taps and links that share a load.
 #[must_use]
 pub(crate) fn related(sample: &Sample) -> BTreeSet<(u16, u16)> {
     let mut related = BTreeSet::new();
@@ -192,14 +192,14 @@ pub(super) fn same(one: &Stats, other: &Stats) -> bool {
         return false;
     }
     // A queue pair that moved from one link to the other goes on where it was.
-    let length = |track: &PsnTrack| track.expected.wrapping_sub(track.first) & MASK24;
+    let length = |track: &PsnTrack| psn_distance(track.first, track.expected);
     let round = |packets: u64, track: &PsnTrack| track.restarts > 0 || packets > u64::from(MASK24);
     if round(one.packets, a) || round(other.packets, b) {
         return true;
     }
     let (a_length, b_length) = (length(a), length(b));
-    let ahead = b.first.wrapping_sub(a.first) & MASK24;
-    let behind = a.first.wrapping_sub(b.first) & MASK24;
+    let ahead = psn_distance(a.first, b.first);
+    let behind = psn_distance(b.first, a.first);
     let common = if ahead < a_length {
         (a_length - ahead).min(b_length)
     } else if behind < b_length {

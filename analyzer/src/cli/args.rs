@@ -329,6 +329,24 @@ pub struct ViewArgs {
     pub common: CommonArgs,
 }
 
+impl ViewArgs {
+    /// Those of a command that takes every sample and shows none.
+    fn of_samples(interval: Duration, common: &CommonArgs) -> Self {
+        Self {
+            output: Some(Output::Jsonl),
+            out: None,
+            interval,
+            ecmp: None,
+            screen: None,
+            sort: None,
+            columns: None,
+            view_filter: None,
+            no_mouse: true,
+            common: common.clone(),
+        }
+    }
+}
+
 const DIFF_EXAMPLES: &str = "\
 Examples:
   rocescope diff before.pcap after.pcap

@@ -94,12 +94,17 @@ impl Config {
     /// An unknown name or invalid value, with its line.
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
         // Not the error's own text: it quotes the line, and under sudo the user may have no right to read that file.
+        let table: toml::Table = toml::from_str(text).unwrap_or_default();
+        if let Some([old, new]) = REPLACED.into_iter().find(|[old, _]| has(&table, old)) {
+            let place = Document::parse(text)
+                .and_then(|document| document.place(&old.split('.').collect::<Vec<_>>()));
+            return Err(invalid(path, place, &format!("unknown key {old}: {new} has taken its place")));
+        }
         let mut config: Self = toml::from_str(text).map_err(|error: toml::de::Error| {
             let place = Place::of(text, error.span().map_or(0, |span| span.start));
             let kind = plain(&mistake::kind(error.message()).replace('\n', ", "));
             invalid(path, Some(place), &kind)
         })?;
-        let table: toml::Table = toml::from_str(text).unwrap_or_default();
         if let Some(found) = table.get("findings").and_then(|limits| senseless("findings", limits)) {
             let keys: Vec<&str> = found.split('.').collect();
             let problem = format!("invalid threshold {found}: must be 0 or more");
@@ -109,6 +114,24 @@ impl Config {
         config.agent_places = agent_places(text, path, &config.agent)?;
         Ok(config)
     }
+}
+
+/// Keys of settings that others have replaced.
+const REPLACED: [[&str; 2]; 5] = [
+    ["findings.burst.incast_ce_ratio", "findings.ecn.congestion_ratio"],
+    ["findings.device.ce_ratio", "findings.ecn.congestion_ratio"],
+    ["findings.parallel.ce_ratio", "findings.ecn.congestion_ratio"],
+    ["findings.peer.retries", "findings.qp.retries"],
+    ["findings.retry.asked_ratio", "findings.retry.nak_ratio"],
+];
+
+/// True if a file has this key.
+fn has(table: &toml::Table, key: &str) -> bool {
+    let (first, rest) = key.split_once('.').map_or((key, None), |(first, rest)| (first, Some(rest)));
+    let value = table.get(first);
+    rest.map_or(value.is_some(), |rest| {
+        value.and_then(toml::Value::as_table).is_some_and(|table| has(table, rest))
+    })
 }
 
 /// The error for a mistake at this place.
@@ -448,6 +471,10 @@ mod tests {
             ("[tui.keys]\nhelp = [\"h\"]\nquit = [\"x\", \"Entre\"]", "line 3"),
             ("[tui.keys]\nquitt = [\"x\"]", "unknown key binding (did you mean 'quit'?)"),
             ("[tui.keys]\nquit = [\"?\"]", "help and quit"),
+            (
+                "[findings.parallel]\nfactor = 3.0\nce_ratio = 0.1",
+                "line 3, column 1: unknown key findings.parallel.ce_ratio: findings.ecn.congestion_ratio has taken its place",
+            ),
             ("[findings.mtu]\nsmal = 2048", "line 2, column 1: unknown key: use small"),
             ("[finding.mtu]\nsmall = 2048", "line 1, column 2: unknown key: use findings, live, agent, tui"),
             ("[tui]\ncolor = \"red\"", "line 2, column 9: unknown value: use auto, always, never"),

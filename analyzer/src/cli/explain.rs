@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use crate::cli::output;
 use crate::findings::{Entry, definitions, entries, similar};
+use crate::fleet;
 use crate::util::style::{Paint, Role};
 use crate::util::wrap::hanging;
 
@@ -70,12 +71,13 @@ fn page(entry: &Entry, paint: Paint) -> String {
 }
 
 fn definitions_page(paint: Paint) -> String {
-    lines(&definitions(""), paint, |_, line| {
-        Some(line.len()).filter(|length| *length > 0 && !line.starts_with("- "))
-    })
+    let mut all = definitions("");
+    all.push_str("\nQuestions over many hosts\n\n");
+    all.extend(fleet::question::DEFINITIONS.iter().map(|one| format!("{one}\n")));
+    lines(&all, paint, |_, line| Some(line.len()).filter(|length| *length > 0 && !line.starts_with("- ")))
 }
 
-/// A text in lines as wide as the terminal, and of at most 100 columns. `heading` is the length of the begin of a line
+/// A text in lines as wide as the terminal, and of at most 100 columns. `heading` is the length of the start of a line
 /// that is one.
 fn lines(text: &str, paint: Paint, heading: impl Fn(usize, &str) -> Option<usize>) -> String {
     let width = output::width().clamp(LEAST, MOST);
@@ -123,6 +125,7 @@ mod tests {
         let page = definitions_page(Paint::PLAIN);
         assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
         assert!(page.contains("\n\nSteps of a job\n\n- Minimum silence of a job"), "{page}");
+        assert!(page.contains("\n\nQuestions over many hosts\n\n- Minimum robust z of a bad"), "{page}");
         assert!(wanted(DEFINITIONS).is_empty(), "it is no family");
         assert!(definitions_page(Paint::COLORED).contains("\u{1b}[1mPauses\u{1b}[0m"));
     }

@@ -7,7 +7,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, anyhow};
@@ -15,7 +14,7 @@ use anyhow::{Context as _, Result, anyhow};
 use super::confine;
 use super::flight::{Dumps, Flight};
 use super::live::{netns, source};
-use super::output::{Interrupt, say};
+use super::output::{Interrupt, LOOK, Updates, say};
 use super::push::{self, Push};
 use super::systemd::Systemd;
 use super::{ExportArgs, Views, record, views};
@@ -32,15 +31,12 @@ use crate::record::recorder::{Recorded, Recorder};
 use crate::report::{self, Report};
 use crate::sample::Sample;
 use crate::sample::stream::Hello;
-use crate::source::feed::{Command, Feed, Update};
+use crate::source::feed::{Feed, Update};
 use crate::source::live::{self, Running};
 use crate::source::replay::time::parse_duration;
 use crate::util::system;
 use crate::util::time::nanos;
 use crate::util::units::duration;
-
-/// Longest time between two checks for signals.
-const LOOK: Duration = Duration::from_millis(50);
 
 pub(super) fn export(args: ExportArgs) -> Result<()> {
     serve(args, AgentParts::default())
@@ -290,17 +286,11 @@ impl Publisher {
     /// Runs until the source ends or a signal asks for the end.
     fn run(&mut self, feed: &Feed, interval: Duration, interrupt: &Interrupt) -> Result<()> {
         let mut next: Option<Instant> = None;
-        let mut stopping = false;
+        let mut updates = Updates::of(feed, interrupt);
         loop {
-            if interrupt.is_set() && !stopping {
-                stopping = true;
-                self.systemd.stopping();
-                // If this fails, the source has ended, and the next update reports it.
-                let _ = feed.commands.send(Command::Stop);
-            }
             self.reload();
-            match feed.updates.recv_timeout(LOOK) {
-                Ok(Update::Sample(sample)) => {
+            match updates.next_or_end(|| self.systemd.stopping()) {
+                Some(Update::Sample(sample)) => {
                     #[cfg(feature = "test-clock")]
                     crate::util::hijack::here("publisher");
                     let now = Instant::now();
@@ -313,21 +303,18 @@ impl Publisher {
                         next = Some(now + interval.saturating_sub(LOOK));
                     }
                 }
-                Ok(Update::Events(events)) => {
+                Some(Update::Events(events)) => {
                     self.board.views().events(&events);
                     if let Some(recorder) = &mut self.beside.recorder {
                         recorder.events(events);
                     }
                 }
-                Ok(Update::Notice(notice)) => {
+                Some(Update::Notice(notice)) => {
                     self.board.views().notice(&notice);
                     say(&notice);
                 }
-                Ok(Update::Ended(result)) => return result,
-                Ok(Update::Restarted) | Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(anyhow!("bug: source thread ended unexpectedly"));
-                }
+                Some(Update::Ended(result)) => return result,
+                Some(Update::Restarted) | None => {}
             }
         }
     }

@@ -160,7 +160,47 @@ impl Interrupt {
 }
 
 /// Longest time between two checks for signals.
-const LOOK: Duration = Duration::from_millis(50);
+pub(super) const LOOK: Duration = Duration::from_millis(50);
+
+/// The updates of a source, which a signal asks to stop.
+pub(super) struct Updates<'a> {
+    feed: &'a Feed,
+    interrupt: &'a Interrupt,
+    stopping: bool,
+}
+
+impl<'a> Updates<'a> {
+    pub(super) const fn of(feed: &'a Feed, interrupt: &'a Interrupt) -> Self {
+        Self { feed, interrupt, stopping: false }
+    }
+
+    /// Asks the source for its last sample and the end.
+    fn stop(&mut self) {
+        self.stopping = true;
+        // If this fails, the source has ended, and the next update reports it.
+        let _ = self.feed.commands.send(Command::Stop);
+    }
+
+    /// The next update; `None` if none arrives for a moment.
+    pub(super) fn next(&mut self) -> Option<Update> {
+        self.next_or_end(|| ())
+    }
+
+    /// The same; `end` is called once, when a signal has asked for the end.
+    pub(super) fn next_or_end(&mut self, end: impl FnOnce()) -> Option<Update> {
+        if self.interrupt.is_set() && !self.stopping {
+            end();
+            self.stop();
+        }
+        match self.feed.updates.recv_timeout(LOOK) {
+            Ok(update) => Some(update),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                Some(Update::Ended(Err(anyhow!("bug: source thread ended unexpectedly"))))
+            }
+        }
+    }
+}
 /// After a signal, an end that takes longer than this is explained: writing a large report takes seconds.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -210,15 +250,10 @@ fn print_all(
     let mut out = sink.writer();
     let mut followed = RunData::default();
     let mut latest: Option<Box<Sample>> = None;
-    let mut stopping = false;
+    let mut updates = Updates::of(feed, interrupt);
     let ended = loop {
-        if interrupt.is_set() && !stopping {
-            stopping = true;
-            // If this fails, the source has ended, and the next update reports it.
-            let _ = feed.commands.send(Command::Stop);
-        }
-        match feed.updates.recv_timeout(LOOK) {
-            Ok(Update::Sample(sample)) => {
+        match updates.next() {
+            Some(Update::Sample(sample)) => {
                 if format == Format::JsonLines
                     && !written(
                         sink,
@@ -226,7 +261,7 @@ fn print_all(
                             .and_then(|()| out.flush()),
                     )?
                 {
-                    let _ = feed.commands.send(Command::Stop);
+                    updates.stop();
                     return Ok(());
                 }
                 if format == Format::Html {
@@ -234,14 +269,11 @@ fn print_all(
                 }
                 latest = Some(sample);
             }
-            Ok(Update::Events(events)) if format == Format::Trace => followed.events.extend(&events),
-            Ok(Update::Notice(notice)) => say(&notice),
-            Ok(Update::Ended(result)) => break result,
+            Some(Update::Events(events)) if format == Format::Trace => followed.events.extend(&events),
+            Some(Update::Notice(notice)) => say(&notice),
+            Some(Update::Ended(result)) => break result,
             // Reports contain counters, not events.
-            Ok(Update::Events(_) | Update::Restarted) | Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                break Err(anyhow!("bug: source thread ended unexpectedly"));
-            }
+            Some(Update::Events(_) | Update::Restarted) | None => {}
         }
     };
     end_progress();

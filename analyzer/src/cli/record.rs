@@ -1,12 +1,10 @@
 //! `record`: writes live interfaces or captures to Parquet files.
 
 use std::path::Path;
-use std::sync::mpsc::RecvTimeoutError;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 
-use super::output::{Interrupt, say, say_unknown_names};
+use super::output::{Interrupt, Updates, say, say_unknown_names};
 use super::progress::Progress;
 use super::{RecordArgs, Views, confine, views};
 use crate::record::collect::{Clock, Origin};
@@ -14,14 +12,11 @@ use crate::record::recorder::{Recorder, Settings};
 use crate::record::spans::Spans;
 use crate::report::{self, Report};
 use crate::sample::Sample;
-use crate::source::feed::{Command, Feed, Update};
+use crate::source::feed::{Feed, Update};
 use crate::source::replay::{self, Emit};
 use crate::util::system;
 use crate::util::time::nanos;
 use crate::util::units::{count, plural};
-
-/// Longest time between two checks for signals.
-const LOOK: Duration = Duration::from_millis(50);
 
 pub(super) fn record(args: RecordArgs) -> Result<()> {
     let interrupt = Interrupt::catch()?;
@@ -181,16 +176,11 @@ fn run(
     interrupt: &Interrupt,
     fits: &mut dyn FnMut(&Sample, &Report) -> Result<()>,
 ) -> Result<()> {
-    let mut stopping = false;
+    let mut updates = Updates::of(feed, interrupt);
     let mut latest = None;
     let ended = loop {
-        if interrupt.is_set() && !stopping {
-            stopping = true;
-            // If this fails, the source has ended, and the next update reports it.
-            let _ = feed.commands.send(Command::Stop);
-        }
-        match feed.updates.recv_timeout(LOOK) {
-            Ok(Update::Sample(sample)) => {
+        match updates.next() {
+            Some(Update::Sample(sample)) => {
                 #[cfg(feature = "test-clock")]
                 crate::util::hijack::here("recorder");
                 let report = Report::build(&sample, options);
@@ -200,13 +190,10 @@ fn run(
                 recorder.take(&sample, &report).iter().for_each(|notice| say(notice));
                 latest = Some(sample);
             }
-            Ok(Update::Events(events)) => recorder.events(events),
-            Ok(Update::Notice(notice)) => say(&notice),
-            Ok(Update::Ended(result)) => break result,
-            Ok(Update::Restarted) | Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                break Err(anyhow!("bug: source thread ended unexpectedly"));
-            }
+            Some(Update::Events(events)) => recorder.events(events),
+            Some(Update::Notice(notice)) => say(&notice),
+            Some(Update::Ended(result)) => break result,
+            Some(Update::Restarted) | None => {}
         }
     };
     if let Some(sample) = latest {

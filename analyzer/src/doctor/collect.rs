@@ -286,7 +286,6 @@ fn read_hardware(
     }
 }
 
-#[expect(clippy::too_many_lines, reason = "one read after the other, each with the cause if it fails")]
 fn read_device(
     root: &HostRoot,
     kernel: &dyn Queries,
@@ -338,70 +337,92 @@ fn read_device(
         ports: Vec::new(),
     };
     for port in &device.ports {
-        let at = format!("{class}/ports/{}", port.number);
-        let mut read = Port::read(root, &at, port.number, unread);
-        read.interface.clone_from(&port.interface);
-        if read.interface.is_none() && protocol == Protocol::Roce {
-            let gids: Vec<_> = read.gids.iter().map(|gid| gid.gid).collect();
-            let (why, remedy) = match PodInterfaces::read(root).of(&gids) {
-                Some(at) => (
-                    format!("it is {} of pod {}", at.name.as_deref().unwrap_or("an interface"), at.pod),
-                    format!("rocescope doctor --netns {}", at.pid),
-                ),
-                None => (
-                    format!(
-                        "neither {at}/gid_attrs/ndevs nor {class}/device/net names one in this network namespace"
-                    ),
-                    "run doctor in its network namespace (nsenter --net)".to_owned(),
-                ),
-            };
-            unread.note(format!("find the interface of port {}", port.number), why, Some(&remedy));
-        }
-        let on = read.interface.as_deref().and_then(|name| interfaces.iter().find(|i| i.name == name));
-        let mut reading = Reading::of_port(root, &at, unread);
-        let ask = |unread: &mut UnreadReasons, query: fn(u32, u32) -> Query| {
-            let query = query(known?.index, port.number);
-            let answer = unread.keep(kernel.rdma(query))?.into_iter().next();
-            unread.understood(query.action(), answer)
-        };
-        if let Some(answer) = ask(unread, Query::PortCounters) {
-            // Netlink has the same counters as hw_counters, and optional ones besides.
-            let own = reading.counters(None);
-            let is_new = |name: &String| !own.iter().any(|counter| counter.name == *name);
-            reading
-                .add(Source::Netlink, nldev::counters(&answer).into_iter().filter(|(name, _)| is_new(name)));
-        }
-        // The first member of a bond represents all: other checks compare what can differ.
-        let below = on.and_then(|on| on.below.first());
-        let ethernet = below.and_then(|name| interfaces.iter().find(|i| i.name == *name)).or(on);
-        let files = DeviceFiles {
-            interface: ethernet.map(|e| e.name.as_str()).or(read.interface.as_deref()),
-            name,
-            port: port.number,
-            pci: facts.pci.as_ref().map(|pci| pci.address.as_str()),
-            driver: facts.driver.as_deref(),
-        };
-        let dcb = ethernet.and_then(|interface| interface.dcb.as_ref());
-        // Other protocols have no RoCE settings.
-        let settings = match protocol {
-            Protocol::Roce => RoceSettings::read(root, &files, dcb, unread),
-            _ => RoceSettings::default(),
-        };
-        let read = PortFacts {
-            active_mtu: on.and_then(|interface| port::active_mtu(interface.mtu)),
-            settings,
-            counters: reading.counters(facts.driver.as_deref()),
-            optional_counters: ask(unread, Query::OptionalCounters)
-                .map(|answer| nldev::optional_counters(&answer)),
-            qp_binding: ask(unread, Query::BindingMode).and_then(|answer| {
-                unread
-                    .understood("read the counter binding mode of queue pairs", nldev::binding_mode(&answer))
-            }),
-            port: read,
-        };
+        let read =
+            read_port(root, kernel, (&facts, known.map(|known| known.index)), port, interfaces, unread);
         facts.ports.push(read);
     }
     facts
+}
+
+/// The facts of one port of a device, whose number in RDMA netlink is `index`.
+fn read_port(
+    root: &HostRoot,
+    kernel: &dyn Queries,
+    (device, index): (&DeviceFacts, Option<u32>),
+    port: &rdma::RdmaPort,
+    interfaces: &[InterfaceFacts],
+    unread: &mut UnreadReasons,
+) -> PortFacts {
+    let class = format!("/sys/class/infiniband/{}", device.name);
+    let at = format!("{class}/ports/{}", port.number);
+    let mut read = Port::read(root, &at, port.number, unread);
+    read.interface.clone_from(&port.interface);
+    if read.interface.is_none() && device.protocol == Protocol::Roce {
+        note_hidden_interface(root, (&class, &at), &read, unread);
+    }
+    let on = read.interface.as_deref().and_then(|name| interfaces.iter().find(|i| i.name == name));
+    let mut reading = Reading::of_port(root, &at, unread);
+    let ask = |unread: &mut UnreadReasons, query: fn(u32, u32) -> Query| {
+        let query = query(index?, port.number);
+        let answer = unread.keep(kernel.rdma(query))?.into_iter().next();
+        unread.understood(query.action(), answer)
+    };
+    if let Some(answer) = ask(unread, Query::PortCounters) {
+        // Netlink has the same counters as hw_counters, and optional ones besides.
+        let own = reading.counters(None);
+        let is_new = |name: &String| !own.iter().any(|counter| counter.name == *name);
+        reading.add(Source::Netlink, nldev::counters(&answer).into_iter().filter(|(name, _)| is_new(name)));
+    }
+    // The first member of a bond represents all: other checks compare what can differ.
+    let below = on.and_then(|on| on.below.first());
+    let ethernet = below.and_then(|name| interfaces.iter().find(|i| i.name == *name)).or(on);
+    let files = DeviceFiles {
+        interface: ethernet.map(|e| e.name.as_str()).or(read.interface.as_deref()),
+        name: &device.name,
+        port: port.number,
+        pci: device.pci.as_ref().map(|pci| pci.address.as_str()),
+        driver: device.driver.as_deref(),
+    };
+    let dcb = ethernet.and_then(|interface| interface.dcb.as_ref());
+    // Other protocols have no RoCE settings.
+    let settings = match device.protocol {
+        Protocol::Roce => RoceSettings::read(root, &files, dcb, unread),
+        _ => RoceSettings::default(),
+    };
+    PortFacts {
+        active_mtu: on.and_then(|interface| port::active_mtu(interface.mtu)),
+        settings,
+        counters: reading.counters(device.driver.as_deref()),
+        optional_counters: ask(unread, Query::OptionalCounters)
+            .map(|answer| nldev::optional_counters(&answer)),
+        qp_binding: ask(unread, Query::BindingMode).and_then(|answer| {
+            unread.understood("read the counter binding mode of queue pairs", nldev::binding_mode(&answer))
+        }),
+        port: read,
+    }
+}
+
+/// Notes where the interface of a port may be: in another network namespace.
+fn note_hidden_interface(
+    root: &HostRoot,
+    (class, at): (&str, &str),
+    read: &Port,
+    unread: &mut UnreadReasons,
+) {
+    let gids: Vec<_> = read.gids.iter().map(|gid| gid.gid).collect();
+    let (why, remedy) = match PodInterfaces::read(root).of(&gids) {
+        Some(found) => (
+            format!("it is {} of pod {}", found.name.as_deref().unwrap_or("an interface"), found.pod),
+            format!("rocescope doctor --netns {}", found.pid),
+        ),
+        None => (
+            format!(
+                "neither {at}/gid_attrs/ndevs nor {class}/device/net names one in this network namespace"
+            ),
+            "run doctor in its network namespace (nsenter --net)".to_owned(),
+        ),
+    };
+    unread.note(format!("find the interface of port {}", read.number), why, Some(&remedy));
 }
 
 /// State of `enable_roce`, with the drivers that have it.

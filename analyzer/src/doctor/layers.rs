@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::facts::{ContextFacts, DeviceFacts, HostFacts, Protocol};
+use super::facts::{ContextFacts, DeviceFacts, HostFacts, KernelState, Protocol};
 use super::visibility::Availability;
 use crate::host::kernel::{Capability, KernelVersion, PERFMON_SUFFICES};
 use crate::host::process;
@@ -93,6 +93,14 @@ fn ras(facts: &HostFacts) -> (Availability, String) {
     (works, format!("{here}; tested with NCCL's own RAS code, without GPUs"))
 }
 
+/// Why the kernel takes no probe at all.
+fn no_probes(kernel: &KernelState) -> Option<&'static str> {
+    if kernel.lockdown.as_deref() == Some("confidentiality") {
+        return Some("kernel lockdown is `confidentiality`, which forbids probes that read memory");
+    }
+    (kernel.initial_user_namespace == Some(false)).then_some("eBPF needs the initial user namespace")
+}
+
 /// Uprobes of providers' `post_send`.
 fn posts(facts: &HostFacts) -> (Availability, String) {
     let kernel = &facts.kernel;
@@ -100,11 +108,8 @@ fn posts(facts: &HostFacts) -> (Availability, String) {
     if kernel.uprobes == Some(false) {
         return no("the kernel has no uprobes; use one built with CONFIG_UPROBE_EVENTS=y".to_owned());
     }
-    if kernel.lockdown.as_deref() == Some("confidentiality") {
-        return no("kernel lockdown is `confidentiality`, which forbids probes that read memory".to_owned());
-    }
-    if kernel.initial_user_namespace == Some(false) {
-        return no("eBPF needs the initial user namespace".to_owned());
+    if let Some(forbidden) = no_probes(kernel) {
+        return no(forbidden.to_owned());
     }
     let untraced = (kernel.may_trace == Some(false)).then_some(Capability::SysPtrace.name());
     if let Some(missing) = lacking(facts, &[Capability::Bpf, Capability::Perfmon]).or(untraced) {
@@ -131,11 +136,8 @@ fn lives(facts: &HostFacts) -> (Availability, String) {
             "the kernel has no kprobes; use one built with CONFIG_KPROBES=y and CONFIG_KPROBE_EVENTS=y",
         );
     }
-    if kernel.lockdown.as_deref() == Some("confidentiality") {
-        return no("kernel lockdown is `confidentiality`, which forbids probes that read memory");
-    }
-    if kernel.initial_user_namespace == Some(false) {
-        return no("eBPF needs the initial user namespace");
+    if let Some(forbidden) = no_probes(kernel) {
+        return no(forbidden);
     }
     if let Some(missing) = lacking(facts, &[Capability::Bpf, Capability::Perfmon]) {
         return (Availability::No, format!("{missing} is missing: run it as root (sudo)"));

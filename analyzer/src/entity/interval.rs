@@ -15,7 +15,7 @@ pub const MOST: usize = 8;
 /// A time in which something showed without 10 s of silence. `C` are the counts that a ratio is of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interval<C = u64> {
-    /// Its begin, Unix nanoseconds.
+    /// Its beginning, Unix nanoseconds.
     pub first_ns: u64,
     /// Its end, so far.
     pub last_ns: u64,

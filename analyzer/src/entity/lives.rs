@@ -125,7 +125,7 @@ pub struct QpControl {
     /// Destruction. Unit: Unix ns. Null: it exists, or its end was not seen.
     pub ended_ns: Option<u64>,
     /// Bound of its life where its end was not seen: the creation of the queue pair that has its number now, or the
-    /// begin of the first list without it.
+    /// start of the first list without it.
     #[serde(skip)]
     pub reused_ns: Option<u64>,
     /// The kind of its end. `destroyed`: in a working state, by its process or because that ended. `error`: it is in

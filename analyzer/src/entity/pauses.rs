@@ -11,7 +11,7 @@ const REST_NS: u64 = NS_PER_S;
 /// A time in which each window was paused about as much: the shares are within a factor of two of one another.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PauseInterval {
-    /// Begin of its first window, Unix nanoseconds.
+    /// Beginning of its first window, Unix nanoseconds.
     pub first_ns: u64,
     /// End of its last window.
     pub last_ns: u64,

@@ -230,12 +230,15 @@ pub(super) fn bits_with(words: &[String], text: &str) -> u64 {
         .fold(0, |bits, (at, _)| bits | 1 << at)
 }
 
+/// Meaning of the field `event`.
+pub const OF_EVENT: &str = "on the events screen: the kind of event; figures are those of its flow";
+
 /// The rules of the language but its fields: form and meaning.
 pub const RULES: &[(&str, &str)] = &[
     ("ce > 1%", "a figure compares: < <= = != >= >, with k M G T, % or ns us ms s; see the columns"),
     ("nak", "a figure alone: above 0"),
     ("state loss", "the state, process, pod, transport or tunnel contains this"),
-    ("event nak", "on the events screen: the kind of event; figures are those of its flow"),
+    ("event nak", OF_EVENT),
     ("rail0 10.0.1", "other words: they occur in addresses, QP, link, state, process or pod"),
     ("and or not ( )", "join tests; `and` may be left out"),
 ];

@@ -1,8 +1,11 @@
 //! Texts about findings: meaning, rule and remedy of each kind.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use super::fabric::on_ethernet;
 use super::labels::COMMON;
+use super::page::filled;
 use super::{Entry, FAMILIES, Family, Label, LimitMeta};
 use crate::util::definition::number;
 use crate::util::nearest::nearest;
@@ -74,7 +77,12 @@ impl Entry {
     /// The entry with its thresholds, as `rocescope explain` prints it.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut text = self.about();
+        self.text_with(on_ethernet)
+    }
+
+    /// The same, with each of its texts as `on` writes it.
+    pub(super) fn text_with(&self, on: fn(&str) -> Cow<'_, str>) -> String {
+        let mut text = self.about_with(on);
         let mut own = self.limits().peekable();
         if own.peek().is_some() {
             let _ = write!(text, "\nThresholds ([findings] in the configuration file):\n\n");
@@ -90,9 +98,17 @@ impl Entry {
 
     /// The entry without thresholds.
     pub(super) fn about(&self) -> String {
+        self.about_with(on_ethernet)
+    }
+
+    fn about_with(&self, on: fn(&str) -> Cow<'_, str>) -> String {
         let Self { title, meaning, computed, advice, caveat, .. } = self;
         let mut text =
-            format!("{title}\n\n{meaning}\n\nHow it is computed: {computed}\n\nWhat to do: {advice}\n");
+            format!("{title}\n\n{}\n\nHow it is computed: {}\n", on(meaning), filled(&on(computed)));
+        let (advice, caveat) = (on(advice), on(caveat));
+        if !advice.is_empty() {
+            let _ = write!(text, "\nWhat to do: {advice}\n");
+        }
         if let Some(lasting) = self.lasting {
             let _ = write!(text, "\nEpisodes: none; {}.\n", lasting.reason());
         }

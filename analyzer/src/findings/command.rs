@@ -1,6 +1,7 @@
 //! Exact commands of steps, for the interface or host of a finding.
 
 use super::Input;
+use super::fabric::Fabric;
 use crate::analysis::{Flow, InputKind};
 use crate::sample::{Address, Direction};
 
@@ -77,18 +78,26 @@ impl ByHand {
 }
 
 /// Means of carrying out a step: a command, if the interface or host is known, else by hand.
-pub(super) struct Means(pub(super) Option<Command>);
+pub(super) struct Means {
+    pub(super) command: Option<Command>,
+    pub(super) fabric: Fabric,
+}
 
 impl From<Option<Command>> for Means {
     fn from(command: Option<Command>) -> Self {
-        Self(command)
+        Self { command, fabric: Fabric::Any }
     }
 }
 
 impl From<ByHand> for Means {
     fn from(_: ByHand) -> Self {
-        Self(None)
+        None.into()
     }
+}
+
+/// Of a step that only holds for Ethernet.
+pub(super) fn ethernet(means: impl Into<Means>) -> Means {
+    Means { fabric: Fabric::Ethernet, ..means.into() }
 }
 
 /// Placeholder for an unknown interface.
@@ -111,6 +120,9 @@ enum RunsOn<'a> {
 }
 
 impl<'a> Commands<'a> {
+    /// Where no host is known: steps without a command.
+    pub(super) const NOWHERE: Self = Self { at: RunsOn::Nowhere, priority: None };
+
     /// For the interface of this host to which a link belongs; none in a replay, whose links are files.
     pub(super) fn on(input: &Input<'_>, link: &'a str) -> Self {
         let live = input.facts.source.kind != InputKind::Replay;
@@ -170,16 +182,16 @@ impl<'a> Commands<'a> {
     }
 
     /// Shows trust mode, priorities, PFC and buffers.
-    pub(super) fn qos(self) -> Option<Command> {
-        self.with(|dev| format!("mlnx_qos -i {dev}"))
+    pub(super) fn qos(self) -> Means {
+        ethernet(self.with(|dev| format!("mlnx_qos -i {dev}")))
     }
 
     /// Shows PFC by priority; where the priority is known, whether PFC is on for it.
-    pub(super) fn pfc(self) -> Option<Command> {
-        self.with(|dev| match self.priority {
+    pub(super) fn pfc(self) -> Means {
+        ethernet(self.with(|dev| match self.priority {
             Some(priority) => format!("dcb pfc show dev {dev} prio-pfc | grep -o '{priority}:[a-z]*'"),
             None => format!("dcb pfc show dev {dev}"),
-        })
+        }))
     }
 
     /// Shows for each priority whether the NIC sends CNPs and reacts to them (mlx5).

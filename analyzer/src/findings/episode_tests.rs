@@ -1,4 +1,4 @@
-//! Tests of episodes: begin and end, figures, ends of the connection, and ownership.
+//! Tests of episodes: beginning and end, figures, ends of the connection, and ownership.
 
 use std::sync::Arc;
 

@@ -70,7 +70,7 @@ impl Finding {
         !links.is_empty() && place.is_some_and(|place| self.title.contains(&place))
     }
 
-    /// Begin and end: "since 05:41:57 UTC, for 13.0 s", or "05:41:57 to 05:42:10 UTC, ended after 13.0 s"; of several
+    /// Start and end: "since 05:41:57 UTC, for 13.0 s", or "05:41:57 to 05:42:10 UTC, ended after 13.0 s"; of several
     /// episodes the latest, to which the figures belong. `None` if neither is known, as for settings.
     #[must_use]
     pub fn when(&self, end: DataEnd) -> Option<String> {

@@ -9,6 +9,7 @@ use std::ops::Index;
 
 use super::Input;
 use super::catalog::{declared_label, entry};
+use super::fabric::Fabric;
 use super::ids::LINKS_IMBALANCE;
 use super::index::FlowSet;
 use super::place::Place;
@@ -19,7 +20,7 @@ use crate::util::layout::tap_name;
 use crate::util::numbers::share;
 use crate::util::units;
 
-/// A confirmed or possible problem: an episode with a begin and an end.
+/// A confirmed or possible problem: an episode with a beginning and an end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Finding {
@@ -98,14 +99,14 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Begin of the finding or of its latest episode, Unix ns; `None` if the times of its signals are unknown.
+    /// Beginning of the finding or of its latest episode, Unix ns; `None` if the times of its signals are unknown.
     #[must_use]
     pub fn since_ns(&self) -> Option<u64> {
         let first_ns = self.first_seen_ns?;
         Some(self.episodes.last().map_or(first_ns, |episode| episode.first_ns))
     }
 
-    /// True if its figures are those of its latest episode. Those of a finding without a known begin are of the whole
+    /// True if its figures are those of its latest episode. Those of a finding without a known start are of the whole
     /// run.
     #[must_use]
     pub fn is_of_episode(&self) -> bool {
@@ -316,7 +317,7 @@ pub struct End {
 }
 
 /// One action.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Step {
     /// The instruction.
@@ -326,6 +327,9 @@ pub struct Step {
     /// Host to run the command on, where that is another than this one. A command for it has `DEV` in place of the
     /// name of its interface, which is not known here. Null: this host, or there is no command.
     pub host: Option<Address>,
+    /// The fabrics for which it holds.
+    #[serde(skip)]
+    pub fabric: Fabric,
 }
 
 /// The unit of a number of the evidence.

@@ -20,12 +20,12 @@ mod command;
 mod dedup;
 #[cfg(test)]
 mod episode_tests;
+mod fabric;
 mod fields;
 mod finding;
 mod growth;
 mod ids;
 mod index;
-mod infiniband;
 mod labels;
 mod not_evaluated;
 pub mod order;
@@ -53,6 +53,7 @@ use crate::sample::Sample;
 pub use catalog::{entries, entry, evidence_label, limits, similar};
 pub use checks::qps::{CONNECTING, CREATING, PAST_VERBS};
 pub use checks::{FAMILIES, Limits};
+pub use fabric::Fabric;
 pub use family::{Better, Entry, Family, Label, LimitMeta, Measure, NoEpisodes, RequiredData};
 pub use fields::DataEnd;
 pub use finding::{
@@ -101,9 +102,7 @@ pub fn check(input: &Input<'_>) -> Vec<Finding> {
         |(src, dst, qp): &index::Name| input.facts.to_qp(*src, *dst, *qp).find_map(|flow| flow.peer_qp);
     relate::relate(&mut found, relate::cached(peer));
     bound::bound(&mut found, end_ns);
-    if input.facts.is_infiniband() {
-        infiniband::adapt(&mut found);
-    }
+    fabric::adapt(&mut found, input.facts.is_infiniband());
     order::sort(&mut found, end_ns);
     found
 }

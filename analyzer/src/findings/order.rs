@@ -55,7 +55,7 @@ impl Finding {
         })
     }
 
-    /// Length of its latest episode, in nanoseconds; `None` where its begin is not known.
+    /// Length of its latest episode, in nanoseconds; `None` where its beginning is not known.
     #[must_use]
     pub fn length_ns(&self) -> Option<u64> {
         let last_ns = self.episodes.last()?.last_ns;

@@ -16,7 +16,7 @@ pub fn markdown() -> String {
     let mut ranked: Vec<&Entry> = entries().collect();
     ranked.sort_by_key(|entry| entry.rank);
     let kinds: Vec<String> = ranked.iter().map(|entry| format!("`{}`", entry.id)).collect();
-    let mut text = format!("{HEAD}\n{ORDER}{}.\n", kinds.join(", "));
+    let mut text = format!("{HEAD}\n{}{}.\n", filled(ORDER), kinds.join(", "));
     let reasons = super::ByHand::ALL.map(super::ByHand::reason);
     let _ = writeln!(text, "\nA step without a command has one of these reasons: {}.", reasons.join("; "));
     for family in FAMILIES {
@@ -33,21 +33,40 @@ pub fn markdown() -> String {
     text + &definitions("### ")
 }
 
+/// Definitions of findings.
+const OWN: [&[Definition]; 8] = [
+    interval::DEFINITIONS,
+    order::DEFINITIONS,
+    causality::DEFINITIONS,
+    bound::DEFINITIONS,
+    period::DEFINITIONS,
+    verdict::DEFINITIONS,
+    died::DEFINITIONS,
+    died::OF_STOPPED,
+];
+
+/// All definitions, by subject.
+fn subjects() -> impl Iterator<Item = (&'static str, &'static [&'static [Definition]])> {
+    let first: [(_, &[&[Definition]]); 2] =
+        [("Findings and their episodes", &OWN), ("Links and hosts", &crate::analysis::DEFINITIONS)];
+    first.into_iter().chain(metrics::DEFINITIONS)
+}
+
+/// A text with the values of the definitions that it names: `{EPISODE_GAP_NS}`.
+pub(super) fn filled(text: &str) -> String {
+    let mut filled = text.to_owned();
+    // Few texts name one.
+    if text.contains('{') {
+        for one in subjects().flat_map(|(_, lists)| lists).copied().flatten() {
+            filled = filled.replace(&format!("{{{}}}", one.name), &one.in_sentence());
+        }
+    }
+    filled
+}
+
 /// The numbers that no setting changes, by subject, each of which begins with `mark`.
 #[must_use]
 pub fn definitions(mark: &str) -> String {
-    let own: &[&[Definition]] = &[
-        interval::DEFINITIONS,
-        order::DEFINITIONS,
-        causality::DEFINITIONS,
-        bound::DEFINITIONS,
-        period::DEFINITIONS,
-        verdict::DEFINITIONS,
-        died::DEFINITIONS,
-        died::OF_STOPPED,
-    ];
-    let facts: &[&[Definition]] = &crate::analysis::DEFINITIONS;
-    let first = [("Findings and their episodes", own), ("Links and hosts", facts)];
     let subject = |(name, lists): (&str, &[&[Definition]])| {
         let mut text = format!("{mark}{name}\n\n");
         for one in lists.iter().copied().flatten() {
@@ -55,7 +74,7 @@ pub fn definitions(mark: &str) -> String {
         }
         text
     };
-    first.into_iter().chain(metrics::DEFINITIONS).map(subject).collect::<Vec<_>>().join("\n")
+    subjects().map(subject).collect::<Vec<_>>().join("\n")
 }
 
 /// Tables of a family's thresholds, each with the pattern of its fields, such as `loss.*`.
@@ -85,11 +104,11 @@ Numbers that are part of what a figure means, or that decide it. No setting chan
 ";
 
 const ORDER: &str = "\
-The order is the same everywhere (text, JSON, screen): active findings that show now, then active ones not seen for 3 s, both critical before warning; then those that ended (`last_seen_ns` 10 s or more before the end of the
+The order is the same everywhere (text, JSON, screen): active findings that show now, then active ones not seen for {QUIET_NS}, both critical before warning; then those that ended (`last_seen_ns` {EPISODE_GAP_NS} or more before the end of the
 data); then info. Findings of one severity are in the order of their impact (the share of packets or of time that they cost); those with equal impact in the order of cause and
 effect. A finding follows a cause that it names if both have the same severity and the same state (active or ended). A finding that another owns (`owner`) is counted as part of that one and follows it.
 
-Of a kind at most 16 findings are listed by themselves, the worst, of those above info and of info, each with an owner and without; the rest are one finding. Its evidence has their number (`findings`), the sums of their counts and the worst value
+Of a kind at most {ALONE} findings are listed by themselves, the worst, of those above info and of info, each with an owner and without; the rest are one finding. Its evidence has their number (`findings`), the sums of their counts and the worst value
 of their measure. It began with the first of them, is active if one of them is, and is as severe as the worst; its `impact` counts a flow that several of them name once.
 
 Cause and effect: ";

@@ -10,7 +10,7 @@ definitions! {
         "Minimum time over which an episode's ratios and cost are taken, in nanoseconds",
         "Between signals of the same instant there are no packets. It covers many round trips of a sender, and one burst of drops does not look like a lossy link";
     BRIDGED_RATIO: f64 = 0.1,
-        "Maximum silence between two episodes of a CNP storm over the time from the begin of the first to the end of the second, for them to be one",
+        "Maximum silence between two episodes of a CNP storm over the time from the beginning of the first to the end of the second, for them to be one",
         "A storm that lasts for minutes and pauses for 10 s, as a job does for a checkpoint, is one problem; two bursts with as much silence between them are two";
 }
 
@@ -126,7 +126,7 @@ impl Period {
         )
     }
 
-    /// The time covered by its packet counts: a begin, and an inclusive end.
+    /// The time covered by its packet counts: a beginning, and an inclusive end.
     fn window(&self, facts: &Facts) -> (Edge, Edge) {
         let (mut first_ns, mut last_ns) = (self.first_ns, self.last_ns);
         if last_ns.saturating_sub(first_ns) < LEAST_NS {

@@ -74,7 +74,7 @@ impl Raise {
 
     /// Adds a step: one action, with its command ([`Commands`](super::Commands)) or the reason why there is none.
     pub(super) fn step(mut self, text: impl Into<String>, means: impl Into<Means>) -> Self {
-        let (mut text, Means(command)) = (text.into(), means.into());
+        let (mut text, Means { command, fabric }) = (text.into(), means.into());
         let explained =
             |one: &Step| one.host.is_some() && one.command.as_deref().is_some_and(Command::is_open);
         let explained = self.finding.steps.iter().any(explained);
@@ -82,7 +82,7 @@ impl Raise {
             text = format!("{text} {note}");
         }
         let (command, host) = command.map_or((None, None), |one| (Some(one.line), one.host));
-        self.finding.steps.push(Step { text, command, host });
+        self.finding.steps.push(Step { text, command, host, fabric });
         self
     }
 

@@ -134,6 +134,7 @@ fn step(value: &Value) -> Option<Step> {
         text: text(value, "text")?.to_owned(),
         command: text(value, "command").map(str::to_owned),
         host: text(value, "host").and_then(|host| host.parse().ok()),
+        ..Step::default()
     })
 }
 

@@ -62,7 +62,9 @@ fn ids_are_unique_and_texts_complete() {
 fn no_paragraph_of_an_explanation_is_long() {
     const MOST: usize = 500;
     for entry in entries() {
-        for paragraph in [entry.meaning, entry.computed].into_iter().flat_map(str::lines) {
+        let computed = super::page::filled(entry.computed);
+        assert!(!computed.contains('{'), "{}: no definition has the name in {computed}", entry.id);
+        for paragraph in [entry.meaning, &computed].into_iter().flat_map(str::lines) {
             let letters = paragraph.chars().count();
             assert!(letters <= MOST, "{}: {letters} letters without a break: {paragraph}", entry.id);
         }

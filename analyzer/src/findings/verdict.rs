@@ -290,7 +290,7 @@ mod tests {
         let step = |command: Option<&str>| Step {
             text: "Look.".into(),
             command: command.map(Into::into),
-            host: None,
+            ..Step::default()
         };
         let there = Step { host: Some([10, 0, 0, 2].into()), ..step(Some("ethtool -S DEV")) };
         all[0].steps = vec![step(None), there, step(Some("ethtool -S eth0"))];

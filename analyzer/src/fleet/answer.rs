@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use super::cell::time;
 use super::coverage::Coverage;
 use super::headline::{DEATHS, headline, is_of_device, nothing};
-use super::question::{Column, LATE, Question, STANDS_OUT, Unit};
+use super::question::{
+    AGREE_HIGH, AGREE_MEDIUM, COUNT_HIGH, COUNT_MEDIUM, Column, LATE, Question, STANDS_OUT, Unit, Z_HIGH,
+};
 use super::{Row, cover, number, text, whole};
 use crate::findings::Limits;
 use crate::util::units;
@@ -22,11 +24,11 @@ pub enum Confidence {
 }
 
 impl Confidence {
-    /// Minimum share of agreeing pairs, hosts or intervals, their minimum number, and the minimum robust z-score, for
-    /// high and medium confidence. If half of all pairs are bad, four agree by chance in one of 16 cases; noise does
-    /// not reach z = 10.
-    const FROM: [(Self, f64, f64, f64); 2] =
-        [(Self::High, 0.9, 4.0, 10.0), (Self::Medium, 0.7, 2.0, STANDS_OUT)];
+    /// Minimum share of agreeing pairs, hosts or intervals, their minimum number, and the minimum robust z-score.
+    const FROM: [(Self, f64, f64, f64); 2] = [
+        (Self::High, AGREE_HIGH, COUNT_HIGH, Z_HIGH),
+        (Self::Medium, AGREE_MEDIUM, COUNT_MEDIUM, STANDS_OUT),
+    ];
 
     /// Confidence from the agreement and the distance from the median. Unknown values are ignored.
     #[must_use]

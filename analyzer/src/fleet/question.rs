@@ -18,6 +18,21 @@ definitions! {
     pub(super) STANDS_OUT: f64 = 5.0,
         "Minimum robust z of a bad pair of ports, and of an interval or a job that stands out",
         "Normal noise exceeds it in one of three million pairs";
+    pub(super) AGREE_HIGH: f64 = 0.9,
+        "Minimum share of the pairs, hosts or intervals that agree, for high confidence",
+        "One in ten may have a fault of its own";
+    pub(super) COUNT_HIGH: f64 = 4.0,
+        "Minimum number of them, for high confidence",
+        "If half of all pairs are bad, four agree by chance in one of 16 cases";
+    pub(super) Z_HIGH: f64 = 10.0,
+        "Minimum robust z for high confidence",
+        "Noise does not reach it";
+    pub(super) AGREE_MEDIUM: f64 = 0.7,
+        "Minimum share of the pairs, hosts or intervals that agree, for medium confidence, which takes the robust z of a bad pair",
+        "A clear majority";
+    pub(super) COUNT_MEDIUM: f64 = 2.0,
+        "Minimum number of them, for medium confidence",
+        "One alone agrees with itself";
     DEVIATION: f64 = 1.4826,
         "Standard deviations in a median absolute deviation, for robust z",
         "That of a normal distribution";
@@ -29,7 +44,7 @@ definitions! {
         "A cause at a hop affects what passes it";
     pub(super) UNEVEN: f64 = 1.1,
         "Minimum load of the busiest link, rail or plane over the mean, for `balance`",
-        "Hashing over many flows differs by less";
+        "Less than links.max_over_mean, which is of one host: flows of many hosts average out, so that a smaller excess has a cause";
     QUIET: f64 = 0.5,
         "An interval is quiet for a job when its median host sends less than this part of its own mean",
         "Between steps, hosts send next to nothing";
@@ -372,7 +387,7 @@ impl Chosen {
         DEFINITIONS.iter().fold(text, |text, one| text.replace(&format!("{{{}}}", one.name), one.value))
     }
 
-    /// The condition that a column is in the time range, as far as its begin says.
+    /// The condition that a column is in the time range, as far as its beginning says.
     fn from(&self, column: &str) -> Option<String> {
         self.from_ns.map(|from| compared(column, ">", from))
     }

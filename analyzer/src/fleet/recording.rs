@@ -28,7 +28,7 @@ const FILES: &str = "/**/*.parquet";
 /// Addresses of buckets whose folders both engines list, with credentials of their own.
 const BUCKETS: [&str; 2] = ["s3://", "gs://"];
 
-/// Begin of DuckDB's error that a pattern, which follows in quotes, matches no file.
+/// Beginning of DuckDB's error that a pattern, which follows in quotes, matches no file.
 pub(super) const NO_FILES: &str = "No files found that match the pattern \"";
 
 /// The session that questions expect, as both engines accept it (ClickHouse from 26.4).

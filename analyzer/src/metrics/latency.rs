@@ -44,7 +44,7 @@ struct Slot {
     unpaired: u64,
     /// Requests that passed while all rings were in use.
     untracked: u64,
-    /// Begin of its open message: see [`begun`].
+    /// Beginning of its open message: see [`begun`].
     begun_ns: u64,
     /// State of the early requests or answers.
     early: EarlyState,

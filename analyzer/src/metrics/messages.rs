@@ -8,7 +8,7 @@ use std::cmp::Reverse as Least;
 use std::collections::{BinaryHeap, VecDeque};
 
 use rocescope_common::account::latency::acked_psn;
-use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::bth::{HALF24, MASK24, psn_distance};
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
@@ -19,8 +19,6 @@ use super::pairing::{NONE, Reverse};
 pub const MOST: usize = 20_000;
 /// Messages of a flow that wait for their answer. Of more, the first ends with its last packet.
 const WAITING: usize = 64;
-/// Half of the PSNs: what is farther away lies before.
-const HALF: u32 = 1 << 23;
 
 /// An RDMA message with the times of its first and last packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,11 +59,11 @@ struct Flow {
 /// Messages of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Messages {
-    /// The longest, in the order of their begin.
+    /// The longest, in the order of their beginning.
     pub longest: Vec<Message>,
     /// Shorter ones, and those of flows that were retired.
     pub left_out: u64,
-    /// Messages whose begin or end was not seen.
+    /// Messages whose beginning or end was not seen.
     pub partial: u64,
 }
 
@@ -163,7 +161,7 @@ impl Collector {
         }
         while let Some(flow) = self.flows.get_mut(requests as usize)
             && let Some(first) = flow.waiting.front().copied()
-            && up_to.wrapping_sub(first.last_psn) & MASK24 < HALF
+            && psn_distance(first.last_psn, up_to) < HALF24
         {
             flow.waiting.pop_front();
             let length_ns = packet.time_ns.saturating_sub(first.message.start_ns);
@@ -267,7 +265,7 @@ mod tests {
         // The last packet was lost.
         let messages = collect(&[(10, FIRST, 1), (40, ONLY, 3), (90, ACK, 3)]);
         assert_eq!(seen(&messages), [(10, 80, None, true), (40, 50, Some(1_000), true)]);
-        // The begin was not seen, and the end of the second.
+        // The beginning was not seen, and the end of the second.
         let messages = collect(&[(10, LAST, 1), (20, FIRST, 2)]);
         assert_eq!((messages.longest.len(), messages.partial), (0, 2));
         assert_eq!(seen(&collect(&[(10, UC_ONLY, 1)])), [(10, 0, Some(1_000), false)]);

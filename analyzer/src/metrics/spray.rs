@@ -8,7 +8,7 @@
 //! 12 bytes per flow, and more for flows in tunnels and for those with trimmed packets.
 
 use rocescope_common::wire::Frame;
-use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::bth::{HALF24, MASK24, psn_distance};
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::{Op, Operation};
 
@@ -20,8 +20,6 @@ use crate::util::map::Map;
 const MAX_PLANES: usize = 64;
 /// The largest path MTU.
 const MAX_MTU: u32 = 4_096;
-/// Half of the PSNs: what is farther ahead lies behind.
-const HALF: u32 = 1 << 23;
 
 definitions! {
     CHANGED: u32 = 16,
@@ -78,8 +76,8 @@ struct Trims {
 impl OpenMessage {
     /// A WRITE begins; a retransmission of one does not replace a later one.
     fn begin(&mut self, packet: &Packet) {
-        let ahead = packet.psn.wrapping_sub(self.first) & MASK24;
-        if !packet.outcome.duplicate_psn || ahead < HALF {
+        let ahead = psn_distance(self.first, packet.psn);
+        if !packet.outcome.duplicate_psn || ahead < HALF24 {
             (self.first, self.length) = (packet.psn, packet.dma_len);
         }
     }
@@ -93,7 +91,7 @@ impl OpenMessage {
             0 if op.has(Op::STARTS) => MAX_MTU,
             largest => u32::from(largest),
         };
-        let before = u64::from(packet.psn.wrapping_sub(self.first) & MASK24) * u64::from(mtu);
+        let before = u64::from(psn_distance(self.first, packet.psn)) * u64::from(mtu);
         // Anything else belongs to another message, or the path MTU is another.
         let left = u64::from(self.length).checked_sub(before).filter(|left| *left <= u64::from(mtu));
         left.is_some_and(|left| u64::from(packet.payload) < left)

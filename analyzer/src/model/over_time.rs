@@ -86,7 +86,7 @@ impl OverTime {
             None => of_snapshots(history),
         };
         let lengths = spans.iter().map(|span| span.to_ns - span.from_ns);
-        // The first and the last point are cut by the begin and end of the capture.
+        // The first and the last point are cut by the beginning and end of the capture.
         let least_ns =
             if packets.is_some() { lengths.max() } else { lengths.min() }.unwrap_or(NS_PER_S).max(1);
         let pairs = history.iter().zip(history.iter().skip(1));
@@ -95,7 +95,7 @@ impl OverTime {
         Self { spans, gauges, pauses, links, least_ns, from_packets: packets.is_some() }
     }
 
-    /// Begin and end, Unix nanoseconds; `None` without data.
+    /// Beginning and end, Unix nanoseconds; `None` without data.
     #[must_use]
     pub fn range(&self) -> Option<(u64, u64)> {
         Some((self.spans.first()?.from_ns, self.spans.last()?.to_ns))

@@ -47,7 +47,7 @@ fn a_point_longer_than_a_column_is_whole_in_each() {
     let (mut series, ms) = (series(true), 1_000_000);
     series.spans.drain(..48);
     series.spans.truncate(4);
-    // The first and the last point are cut by the begin and end of the capture.
+    // The first and the last point are cut by the beginning and end of the capture.
     (series.spans[0].from_ns, series.spans[3].to_ns) = (485 * ms, 512 * ms);
     let columns = |one| series.columns(one, 485 * ms, 27 * ms / 40, 40);
     let lost = columns(Series::Signal(SignalKind::Lost));

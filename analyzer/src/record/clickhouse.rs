@@ -449,7 +449,7 @@ impl Work {
     }
 }
 
-/// The exception code at the begin of a response's text: `Code: 60. DB::Exception: ...`.
+/// The exception code at the beginning of a response's text: `Code: 60. DB::Exception: ...`.
 fn exception_of(words: &str) -> Option<u32> {
     let (code, _) = words.strip_prefix("Code: ")?.split_once(['.', ','])?;
     code.parse().ok()

@@ -16,7 +16,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// The event, as the begin of a sentence.
+    /// The event, as the beginning of a sentence.
     #[must_use]
     pub fn sentence(self) -> String {
         let way = if self.jump_ns > 0 { "forwards" } else { "back" };

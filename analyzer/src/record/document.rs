@@ -42,7 +42,7 @@ $ rocescope diff monday/ today/                                    # recordings,
 - The rows of every interval are first written to a journal. After `kill -9`, the next `record` in the same folder seals the journal
   and says up to which time its rows reach: at most the interval after it is lost, and the milliseconds for which its rows were on the way to
   the journal. Of an interval of `flow_rollup` that is not over, the journal has the sums so far. Tables with rarer rows lose more: `hosts` the
-  minute since its last row, `findings` up to a minute of new figures (begin, end and severity have a row at once), `steps` the last step. The
+  minute since its last row, `findings` up to a minute of new figures (beginning, end and severity have a row at once), `steps` the last step. The
   journal is synced to the disk every 30 s: a power failure loses up to 30 s. The journal of an older version is sealed as well, with null in columns that it lacks.
 - `record --read` refuses a capture whose links have rows of the same host and time in the folder: its packets would count twice. Captures of
   other links or times, and of other hosts (`--host`), go into one folder.
@@ -80,7 +80,7 @@ only the median, the 99th percentile and the maximum of each interval. Over seve
 and gives the ranges that the true ones lie in (`flows[].latency_range_ns`): the more the intervals differ, the wider. The longest is
 exact, with `--from` at most 12.5 % too long. Fields without data are null, also those inside `loss` (`rereads`, `rnr_resent`, episodes),
 and views show a dash or *not recorded*; of a flow with both, `loss` has the sums of requests and responses. `flows[].last_ns` is the end
-of the last interval of the flow, and with `--from` `first_ns` the begin of its first. `source.recording` says that a report is of a
+of the last interval of the flow, and with `--from` `first_ns` the beginning of its first. `source.recording` says that a report is of a
 recording, and its interval. Findings are those that were raised during the recording; they are not evaluated again. `--filter` needs
 packets and is rejected; `--view-filter` works.
 

@@ -51,7 +51,7 @@ fn write_while(
     judge: impl Fn(&Facts) -> Evaluation + Sync,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    /// The begin of a report.
+    /// The beginning of a report.
     #[derive(Serialize)]
     struct Head<'a> {
         schema: &'static str,

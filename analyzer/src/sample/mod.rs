@@ -18,6 +18,7 @@ use bytes::Bytes;
 use rocescope_common::abi::Counter;
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::SkipReason;
+use rocescope_common::wire::bth::psn_distance;
 use rocescope_common::wire::opcode::TRANSPORT_UD;
 
 use crate::entity::devices::Devices;
@@ -238,4 +239,12 @@ pub struct EventSample {
     pub bth_offset: u16,
     /// The first bytes of the frame; empty for events that carry none.
     pub headers: Bytes,
+}
+
+impl EventSample {
+    /// The first of the PSNs that are missing, with a gap.
+    #[must_use]
+    pub const fn first_missing(&self) -> u32 {
+        psn_distance(self.missing, self.psn)
+    }
 }

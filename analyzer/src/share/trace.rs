@@ -19,6 +19,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use rocescope_common::account::{Event, FlowKey};
+use rocescope_common::wire::bth::psn_distance;
 use rocescope_common::wire::opcode::Name;
 use serde_json::{Value, json};
 
@@ -235,7 +236,7 @@ fn of_findings(report: &Report, names: &mut Vec<Entry>, entries: &mut Vec<Entry>
 }
 
 /// Time spans of a finding, in order and without overlap; an active one extends to the end of the data. None where its
-/// begin is not known.
+/// beginning is not known.
 pub(super) fn spans(finding: &Finding, end: DataEnd) -> Vec<(u64, u64)> {
     let Some(first_ns) = finding.first_seen_ns else { return Vec::new() };
     let mut spans: Vec<(u64, u64)> =
@@ -422,7 +423,7 @@ fn of_event(event: &Instant, tid: u64) -> Entry {
     } else if has(Event::GAP) {
         name = format!("PSN gap: {} missing", event.missing);
         args.insert("missing_psns".into(), event.missing.into());
-        args.insert("first_missing_psn".into(), (event.psn.wrapping_sub(event.missing) & 0x00FF_FFFF).into());
+        args.insert("first_missing_psn".into(), psn_distance(event.missing, event.psn).into());
     }
     if let Some(class) = class {
         args.insert("meaning".into(), class.help.into());

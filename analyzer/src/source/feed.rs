@@ -64,7 +64,7 @@ pub struct SourceEnd {
 /// Cyclic sequence of a source's episodes, as in the demonstration.
 #[derive(Clone, Debug)]
 pub struct Schedule {
-    /// Begin of the first one, Unix time in nanoseconds.
+    /// Beginning of the first one, Unix time in nanoseconds.
     pub start_ns: u64,
     /// Length of each in nanoseconds.
     pub length_ns: u64,

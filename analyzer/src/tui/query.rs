@@ -10,7 +10,7 @@ use super::log::{self, CLASSES};
 use super::nic_fields;
 use super::state::texts::Texts;
 use crate::entity::owners::QpOwner;
-use crate::filter::fields::{CORE, Core, RULES};
+use crate::filter::fields::{CORE, Core, OF_EVENT, RULES};
 use crate::filter::{
     Expr, Facts, Field, Filter, FilterError, FlowFacts, Pattern, Test, Unit, Vocabulary, Word,
 };
@@ -25,8 +25,7 @@ pub fn vocabulary() -> Vocabulary {
             let (name, aliases, help) = (column.name, column.aliases, column.help);
             Field { name, aliases, unit: column.kind.unit(), help }
         });
-        let help = "on the events screen: the kind of event; figures are those of its flow";
-        let event = Field { name: "event", aliases: &[], unit: Unit::Words(events), help };
+        let event = Field { name: "event", aliases: &[], unit: Unit::Words(events), help: OF_EVENT };
         columns.chain([event]).chain(nic_fields::FIELDS.map(|own| own.field)).collect()
     });
     Vocabulary::new(&FIELDS)

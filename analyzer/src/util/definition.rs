@@ -18,6 +18,31 @@ pub struct Definition {
     pub reason: &'static str,
 }
 
+impl Definition {
+    /// Its value as a sentence has it: `10 s`, `2 MiB`.
+    #[must_use]
+    pub fn in_sentence(&self) -> String {
+        let text = number(self.value, self.meaning.contains(IN_NS));
+        if self.name.ends_with("_BYTES")
+            && let Ok(bytes) = self.value.replace('_', "").parse::<u64>()
+            && bytes % (1 << 20) == 0
+        {
+            return format!("{} MiB", bytes >> 20);
+        }
+        short(&text)
+    }
+}
+
+/// A number with its unit, without zeros behind the point.
+fn short(text: &str) -> String {
+    match text.split_once(' ') {
+        Some((number, unit)) if number.contains('.') => {
+            format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => text.to_owned(),
+    }
+}
+
 impl std::fmt::Display for Definition {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { value, meaning, reason, .. } = self;
@@ -86,6 +111,10 @@ mod tests {
             meaning: "Silence that ends it, in nanoseconds",
             reason: "None is longer",
         };
+        assert_eq!(text.in_sentence(), "20 µs");
+        let size =
+            Definition { name: "BIN_BYTES", value: "2_097_152", meaning: "Size, in bytes", reason: "" };
+        assert_eq!(size.in_sentence(), "2 MiB");
         assert_eq!(text.to_string(), "- Silence that ends it: 20.0 µs. None is longer.");
     }
 }

@@ -22,7 +22,7 @@ pub fn nanos(duration: Duration) -> u64 {
 }
 
 /// Keeps at most this number of successive times, the oldest first: of more by one, the two neighbours that together
-/// last least become one. `ends` are begin and end of a time, in nanoseconds.
+/// last least become one. `ends` are beginning and end of a time, in nanoseconds.
 pub fn keep_most<T>(
     times: &mut Vec<T>,
     most: usize,

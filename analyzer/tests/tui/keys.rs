@@ -223,7 +223,7 @@ fn a_filter_compares_and_knows_fields() {
         ("dst net 10.1 src host 10.2.7.7", 1),
         ("cnp", 1),
         ("rnr", 1),
-        ("retx > 0 and rpt:>0", 1),
+        ("retx > 0 and retx:>0", 1),
         ("qp = 4608 or qp 4642", 2),
         ("link eth* and not link eth1", all - 8),
         ("link 'eth1 in' or link \"eth1 out\"", 8),

@@ -15,7 +15,7 @@ use super::*;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// One that a process connected before the run or in it, `since` seconds after its begin.
+/// One that a process connected before the run or in it, `since` seconds after its beginning.
 fn life(lqpn: u32, start_ns: u64, since: Option<u64>) -> QpLife {
     let rqpn = lqpn + 100;
     QpLife {
@@ -79,7 +79,7 @@ fn context(lqpn: u32, start_ns: u64, seconds: u64) -> ContextSample {
     }
 }
 
-/// A NIC that does RoCE in hardware, `seconds` after the begin: four queue pairs of a job, one of which stands still;
+/// A NIC that does RoCE in hardware, `seconds` after the start: four queue pairs of a job, one of which stands still;
 /// one that a GPU posts to; one that has ended and one that could not be made.
 fn devices(start_ns: u64, seconds: u64) -> Devices {
     let listed = |lqpn: u32| QpSample {
@@ -147,7 +147,7 @@ fn offloaded(size: (u16, u16)) -> App {
     offloaded_with(size, |_, _| {})
 }
 
-/// The same with a change of the devices, which gets the begin of the run.
+/// The same with a change of the devices, which gets the beginning of the run.
 fn offloaded_with(size: (u16, u16), change: impl Fn(&mut Devices, u64)) -> App {
     let mut world = World::live();
     world.flows.clear();

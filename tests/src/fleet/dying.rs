@@ -14,7 +14,7 @@ use super::fault::Fault;
 use super::offloaded::qpn;
 use super::{BEGIN_S, Fleet, NS, PEERS, Port, Written, address, device, link, name};
 
-/// Seconds after the begin of the time range: its queue pairs show retries, its ports are paused, its queue pairs stand
+/// Seconds after the start of the time range: its queue pairs show retries, its ports are paused, its queue pairs stand
 /// still, are in the error state, and are refused when they connect again.
 pub(super) const RETRY_S: u64 = 3;
 const PAUSE_S: u64 = 5;
@@ -31,7 +31,7 @@ const REFUSED: u64 = 12;
 /// What the timeline has of a second of the time range.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Second {
-    /// Seconds after the begin.
+    /// Seconds after the beginning.
     pub at: u64,
     /// Figures by the name of their column; `None` is null.
     pub figures: Vec<(&'static str, Option<f64>)>,
@@ -78,7 +78,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Seconds after the begin of the time range, at the host whose queue pairs die.
+    /// Seconds after the beginning of the time range, at the host whose queue pairs die.
     pub(super) fn dying(&self, second: u64, host: u64) -> Option<u64> {
         let is_dying = self.fault_at(second) == Fault::Stalls && host == self.stalled();
         is_dying.then(|| second - self.range(Fault::Stalls).0)
@@ -174,7 +174,7 @@ impl Fleet {
         rows
     }
 
-    /// States of the queue pairs of a host: all connect at the begin of the recording. Those of the dying host end, and
+    /// States of the queue pairs of a host: all connect at the start of the recording. Those of the dying host end, and
     /// others have their numbers afterwards.
     pub(super) fn lives_of(&self, host: u64) -> Vec<QpLife> {
         let stalls = self.range(Fault::Stalls);

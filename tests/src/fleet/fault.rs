@@ -164,8 +164,8 @@ impl Fleet {
         Some(if is_unsure { (host - 1, "upstream") } else { (straggler, "starts_late") })
     }
 
-    /// The step in which the job of a host is, this number of seconds after the begin of a fault's time range: its
-    /// begin there, its length, and its time with traffic.
+    /// The step in which the job of a host is, this number of seconds after the beginning of a fault's time range: its
+    /// beginning there, its length, and its time with traffic.
     pub(super) const fn step_at(&self, fault: Fault, host: u64, second: u64) -> (u64, u64, u64) {
         let grows = matches!(fault, Fault::StepGrowth) && host / self.job() == self.growing() / self.job();
         if !grows {

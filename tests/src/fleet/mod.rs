@@ -32,7 +32,7 @@ use crate::sim::rng::mix;
 pub use dying::{QpRows, Second};
 pub use fault::{FAULTS, Fault};
 
-/// Begin of the recording: an hour, 2025-11-22 08:00:00 UTC.
+/// Beginning of the recording: an hour, 2025-11-22 08:00:00 UTC.
 const BEGIN_S: u64 = 1_763_798_400;
 const HOUR: &str = "date=2025-11-22/hour=08";
 const NS: u64 = 1_000_000_000;

@@ -91,7 +91,7 @@ impl Expected {
         self
     }
 
-    /// Its begin and end in simulation time, each up to `tolerance_ns` early or late.
+    /// Its beginning and end in simulation time, each up to `tolerance_ns` early or late.
     pub(crate) fn seen(mut self, (first_ns, last_ns): (u64, u64), tolerance_ns: u64) -> Self {
         let near = |ns: u64| (EPOCH_NS + ns - ns.min(tolerance_ns), EPOCH_NS + ns + tolerance_ns);
         self.seen = Some([near(first_ns), near(last_ns)]);

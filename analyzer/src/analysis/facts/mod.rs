@@ -125,6 +125,12 @@ impl Facts {
     pub fn is_infiniband(&self) -> bool {
         !self.flows.is_empty() && self.flows.iter().all(|flow| flow.roce_version.is_none())
     }
+
+    /// The name of a congestion mark: InfiniBand has one of its own.
+    #[must_use]
+    pub fn mark(&self) -> &'static str {
+        if self.is_infiniband() { "FECN" } else { "CE" }
+    }
 }
 
 /// Source of the figures.

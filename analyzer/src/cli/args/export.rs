@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 
 use super::flight::FlightArgs;
-use super::{CommonArgs, Output, SourceArgs, ViewArgs};
+use super::{CommonArgs, SourceArgs, ViewArgs};
 use crate::cli::values::positive;
 use crate::export;
 use crate::export::listen::Listen;
@@ -90,18 +90,7 @@ impl ExportArgs {
     /// The corresponding output options: an exporter takes every sample, as a view does.
     #[must_use]
     pub fn view(&self) -> ViewArgs {
-        ViewArgs {
-            output: Some(Output::Jsonl),
-            out: None,
-            // Sampled at the interval of the views, so that findings are computed from the same readings.
-            interval: self.interval.min(Duration::from_secs(1)),
-            ecmp: None,
-            screen: None,
-            sort: None,
-            columns: None,
-            view_filter: None,
-            no_mouse: true,
-            common: self.common.clone(),
-        }
+        // Sampled at the interval of the views, so that findings are computed from the same readings.
+        ViewArgs::of_samples(self.interval.min(Duration::from_secs(1)), &self.common)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 
-use super::{CommonArgs, Output, SourceArgs, ViewArgs};
+use super::{CommonArgs, SourceArgs, ViewArgs};
 use crate::cli::values::positive;
 use crate::filter::fields;
 use crate::record::store::{Keep, Rotate};
@@ -90,18 +90,7 @@ impl RecordArgs {
     /// The corresponding output options.
     #[must_use]
     pub fn view(&self) -> ViewArgs {
-        ViewArgs {
-            output: Some(Output::Jsonl),
-            out: None,
-            interval: self.interval,
-            ecmp: None,
-            screen: None,
-            sort: None,
-            columns: None,
-            view_filter: None,
-            no_mouse: true,
-            common: self.common.clone(),
-        }
+        ViewArgs::of_samples(self.interval, &self.common)
     }
 
     /// Limits of age and size: the option's, or the default of live recordings.

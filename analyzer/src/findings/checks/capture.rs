@@ -38,7 +38,7 @@ const DUPLICATES: Entry = Entry {
     needs: &[RequiredData::Loss, RequiredData::Sequences],
     measure: Some(Measure::ratio("copies_ratio")),
     title: "Packets are captured twice",
-    meaning: "The capture has duplicate packets: a mirror of both directions of a port or VLAN, or files of several interfaces merged into one. Conclusions, ratios and rates count each packet once; \
+    meaning: "The capture has duplicate packets: a mirror of both directions of a port<eth> or VLAN</eth>, or files of several interfaces merged into one. Conclusions, ratios and rates count each packet once; \
               packets, bytes and opcodes of the report are those of the capture. Or the network itself duplicates packets: receivers drop and acknowledge the second one.",
     computed: "Per pair of hosts on a link. Duplicates of the capture: nine in ten packets, in both directions where both are captured, pass twice within 10 ms (100 ms where senders \
                count IPv4 identifications up) with the same PSN, opcode, identification, source port and AETH (TTL and ECN may differ), with new packets and no NAK between the two.\n\
@@ -46,7 +46,7 @@ const DUPLICATES: Entry = Entry {
                Duplicates by the network: single packets pass twice without a NAK or a timeout, and not as part of a go-back-N (flows[].loss.mirrored), while their responses pass once; \
                not in flows with as many packets that are or may be reordered (flows[].loss.recovered, lost_or_reordered), where originals pass after their retransmissions.\n\
                \n\
-               Info from `capture.packets` of them and their share `capture.ratio` of the packets of the link from the first of them to the last (over 1 s at least). From a mean delay \
+               Info from `capture.packets` of them and their share `capture.ratio` of the packets of the link from the first of them to the last (over {LEAST_NS} at least). From a mean delay \
                of `capture.taps_ns` on, two taps are more likely than a mirror, which duplicates a packet almost at once.\n\
                \n\
                Live, single packets that pass twice are counted like this, too, without distinction between mirror and network: no identification is read, and no packet is kept.",

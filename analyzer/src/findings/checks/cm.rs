@@ -4,7 +4,7 @@ use rocescope_common::wire::cm;
 
 use super::ends;
 use crate::analysis::Flow;
-use crate::findings::command::Means;
+use crate::findings::command::{Means, ethernet};
 use crate::findings::title::{self, more, pair, title};
 use crate::findings::{
     ByHand, Commands, End, Entry, Episode, Family, Finding, Hop, Input, Place, Problem, Raise, RequiredData,
@@ -45,7 +45,7 @@ const REJECTED: Entry = Entry {
                Not answered: neither REP nor REJ nor MRA (which asks for more time) nor SIDR_REP for a request sent `cm.requests` times, or waiting for `cm.wait_s`, at a tap that shows \
                other RoCE packets to the requester, with no new flow from the peer since. A warning; info where a later set-up between the same hosts for the same service was accepted.",
     advice: "Invalid service ID: no process listens on that port of the peer, or it listens on another address. Refused by the application: read its log. Stale connection: the peer still has the queue pair of an \
-             earlier connection; it goes away after its timewait. No answer: routes, ARP and GIDs of the peer, and filters of UDP port 4791; CM datagrams use QP 1 and the same port as data.",
+             earlier connection; it goes away after its timewait. <eth>No answer: routes, ARP and GIDs of the peer, and filters of UDP port 4791; CM datagrams use QP 1 and the same port as data.</eth>",
     caveat: "NCCL, MPI and perftest (without -R) exchange queue pairs over TCP: their set-ups are not visible here.",
     ..Entry::of(Problem::Silent)
 };
@@ -286,7 +286,7 @@ fn steps(worst: &Failed<'_>, asks: Commands<'_>, refuses: Commands<'_>) -> Vec<(
         (format!("Check that {to} is reachable from {from} over that interface."), asks.ping(to).into());
     let filter = (
         "Check that no filter or ACL drops UDP port 4791 in one direction.".to_owned(),
-        refuses.filters().into(),
+        ethernet(refuses.filters()),
     );
     let gid =
         (format!("On {to}, compare its addresses with the GIDs of its port."), refuses.rdma_ports().into());

@@ -42,7 +42,7 @@ pub(super) const WITHOUT_CE: Entry = Entry {
                A warning in a live run when that data arrives at this host, because no switch is downstream; info in a replay, where the position of the tap is unknown; not raised when \
                this host sends the data. Flows with cnp.nak_share NAKs per CNP or more are excluded: some NICs send a CNP with a NAK.\n\
                \n\
-               Figures are those of the latest episode (10 s without a CNP end one), of data within it and the 10 s before and after.",
+               Figures are those of the latest episode ({EPISODE_GAP_NS} without a CNP end one), of data within it and the 10 s before and after.",
     advice: "To locate the congested switch, capture closer to the receiver: all CE marks are visible at its ingress. If the receiver itself sends CNPs without \
                CE marks, check its settings (roce_np, cc_params in mlx5 debugfs; slow restart sends CNPs after loss and counts them in roce_slow_restart_cnps).",
     caveat: "Normal for a tap on the sender side of the congested switch. The number of CNPs does not follow from the number of CE marks: NICs pace them.",
@@ -58,7 +58,7 @@ pub(super) const STORM: Entry = Entry {
     meaning: "A receiver sends far more CNPs than there are CE marks at this tap, one for every few packets of data: its senders are throttled to a small part of their rate, and stay \
               there. Either a queue downstream of this tap is congested all the time, or the receiver sends CNPs without reason.",
     computed: "Per receiver: a warning when it sends at least cnp.storm_cnps CNPs to a host, at least cnp.storm_ratio per data packet that it gets from there, and more CNPs than CE-marked packets from there \
-               pass any tap (a NIC answers several CE marks with one CNP, never one with several). Figures are those of the latest episode, over 1 s at least: 10 s without a CNP end one, if that is more than a tenth of the time from its begin to the end of the next. Episodes are not added up.",
+               pass any tap (a NIC answers several CE marks with one CNP, never one with several). Figures are those of the latest episode, over {LEAST_NS} at least: {EPISODE_GAP_NS} without a CNP end one, if that is more than a tenth of the time from its beginning to the end of the next. Episodes are not added up.",
     advice: "Capture at the receiver: are its packets CE-marked? Then find the congested queue (its switch port, PCIe or memory of the receiver). If not: check its notification point (roce_np, cc_params/np_* in \
              mlx5 debugfs), slow restart (roce_slow_restart_cnps), and min_time_between_cnps, and the firmware's release notes.",
     caveat: "At a tap on the sender's side of the congested queue no CE mark is visible, and heavy congestion looks like this there.",
@@ -131,6 +131,7 @@ fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
     let pairs = &judged.what;
     let Some(((from, to), worst)) = pairs.first() else { return };
     let diagnosis = format!("CNP storm: {} from {from} throttle {to}", plural(worst.cnps, "CNP"));
+    let ce = input.facts.mark();
     let share = format!(" ({} of its data packets)", units::ratio(Some(worst.ratio())));
     let others = more(pairs.len() as u64 - 1, "host pair");
     let Some(first) = worst.flows.first() else { return };
@@ -149,7 +150,7 @@ fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
         .place(Place::of(input, first).hop(Hop::Downstream))
         .ends(requester, responder)
         .owns(&[WITHOUT_CE.id])
-        .step(format!("Capture at {from}: do its packets arrive CE-marked?"), ByHand::Elsewhere)
+        .step(format!("Capture at {from}: do its packets arrive {ce}-marked?"), ByHand::Elsewhere)
         .step(format!("On {from}, check the notification point (roce_np) and its CNP pacing."), there.ecn())
         .step(
             format!("On {from}, compare np_ecn_marked_roce_packets with np_cnp_sent."),
@@ -237,7 +238,8 @@ fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
     let arrives = suspects.iter().any(|one| one.data.direction == Some(Direction::Ingress));
     let Some(Suspect { cnps: most, count, data, .. }) = suspects.first() else { return };
     let severity = if arrives { Severity::Warning } else { Severity::Info };
-    let diagnosis = format!("{} without CE marks at this tap", plural(*count, "CNP"));
+    let ce = input.facts.mark();
+    let diagnosis = format!("{} without {ce} marks at this tap", plural(*count, "CNP"));
     let parts = [pair(most.src, most.dst), format!(", QP {}", data.dest_qp)];
     let (requester, responder) = ends::of_data(input, suspects.iter().map(|one| one.data));
     let there = Commands::at(input, data, most.src);
@@ -251,7 +253,7 @@ fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
         .flows(suspects.iter().map(|one| one.data))
         .place(Place::of(input, data).hop(Hop::Downstream))
         .ends(requester, responder)
-        .step(format!("Capture closer to {}, where all CE marks are visible.", most.src), ByHand::Elsewhere)
+        .step(format!("Capture closer to {}, where all {ce} marks are visible.", most.src), ByHand::Elsewhere)
         .step(format!("On {}, check the notification point (roce_np).", most.src), there.ecn())
         .into(found);
 }

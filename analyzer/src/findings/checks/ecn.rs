@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use super::ends;
 use crate::analysis::{ByLink, Cnp, Flow, FlowId, Link, Loss};
+use crate::findings::command::ethernet;
 use crate::findings::dedup::{LinkShare, deduplicated, deduplicated_links};
+use crate::findings::fabric::Marks;
 use crate::findings::ids;
 use crate::findings::period::{Evaluated, Period, latest, run, timed};
 use crate::findings::title::{more, pair, short, title};
@@ -39,7 +41,7 @@ pub(super) const CONGESTION: Entry = Entry {
                warning when they have at least ecn.congestion_marks CE-marked packets together. ACKNOWLEDGE and CNP are excluded.\n\
                \n\
                Taps that see the same packets raise one finding (capture.own_ratio), at the tap with most CE-marked packets. marked_time_ratio is the share of time bins with data that \
-               contain CE-marked packets; peak_ratio is the highest CE ratio of a bin. All figures are those of the latest episode (10 s without a mark end one), over 1 s at least.\n\
+               contain CE-marked packets; peak_ratio is the highest CE ratio of a bin. All figures are those of the latest episode ({EPISODE_GAP_NS} without a mark end one), over {LEAST_NS} at least.\n\
                \n\
                If at least the share ecn.drop_share of at least ecn.drop_gaps PSN gaps of these flows are followed by a CE-marked packet, and ecn.drop_factor times the CE ratio \
                (gaps_ce_ratio; at most ecn.drop_most), the queue that marks drops as well: loss.before_tap, loss.between_taps and retry.storm of the same hosts then belong to this \
@@ -59,14 +61,14 @@ const NO_CNP: Entry = Entry {
     rank: 320,
     measure: Some(Measure { name: "receivers", unit: Unit::Count, better: Better::Less }),
     title: "CE-marked packets are not answered with CNPs",
-    meaning: "The receiver gets CE-marked packets and never sends a CNP, so its senders do not reduce their rate: the queue grows until PFC pauses the port or \
+    meaning: "The receiver gets CE-marked packets and never sends a CNP, so its senders do not reduce their rate: the queue grows until <eth>PFC pauses the port or </eth>\
                 packets are dropped.",
     computed: "Per receiver: a warning when at least ecn.no_cnp_marks CE-marked data packets arrive over at least ecn.no_cnp_ms, at least ecn.no_cnp_acks acknowledgements from it are \
                  captured (which shows that its reverse direction is captured), and it sends no CNP to any host. The number of CNPs is not evaluated otherwise: NICs \
-                 pace CNPs per port, per address pair or per destination. Figures are those of the latest episode (10 s without a mark end one).",
+                 pace CNPs per port, per address pair or per destination. Figures are those of the latest episode ({EPISODE_GAP_NS} without a mark end one).",
     advice: "Enable the notification point for the priority of the data: echo 1 > /sys/class/net/IF/ecn/roce_np/enable/PRIO (mlx5; upstream kernels: cc_params/np_* \
-               in debugfs), and the reaction point (roce_rp) at the senders. Check that CNPs are not dropped: their DSCP (default 48) needs its own queue on the \
-               switch. np_cnp_sent and np_ecn_marked_roce_packets in hw_counters show whether the NIC sends CNPs.",
+               in debugfs), and the reaction point (roce_rp) at the senders. <eth>Check that CNPs are not dropped: their DSCP (default 48) needs its own queue on the \
+               switch.</eth> np_cnp_sent and np_ecn_marked_roce_packets in hw_counters show whether the NIC sends CNPs.",
     caveat: "Soft-RoCE (rxe) never sends CNPs. CNPs have a source port of their own, so with several uplinks they may return over one that is not captured. DCQCN \
                is not the only congestion control: HPCC, Swift and NIC-specific algorithms need no CNPs.",
     ..Entry::of(Problem::Notification)
@@ -80,9 +82,9 @@ const NOT_CAPABLE: Entry = Entry {
     meaning: "These packets are Not-ECT (ECN bits 00): a congested switch cannot mark them, it can only drop or pause them. DCQCN has no effect on them.",
     computed: "Info when at least ecn.not_capable_packets packets of connections are Not-ECT and make up at least the share ecn.not_capable_ratio of all such packets. \
                  ACKNOWLEDGE, CNP, connection management and RoCEv1 (no ECN bits) are excluded.",
-    advice: "With DCQCN, set ECT in the traffic class: NCCL_IB_TC=106 is DSCP 26 with ECT(0); cma_roce_tos for connections through rdma_cm; `--tclass=106` \
-               in perftest; on mlx5 also /sys/class/infiniband/DEV/tc/1/traffic_class.",
-    caveat: "Not a fault where the fabric relies on PFC alone, or on another congestion control.",
+    advice: "<eth>With DCQCN, set ECT in the traffic class: NCCL_IB_TC=106 is DSCP 26 with ECT(0); cma_roce_tos for connections through rdma_cm; `--tclass=106` \
+               in perftest; on mlx5 also /sys/class/infiniband/DEV/tc/1/traffic_class.</eth>",
+    caveat: "<eth>Not a fault where the fabric relies on PFC alone, or on another congestion control.</eth>",
     ..Entry::of(Problem::Notification)
 };
 
@@ -90,8 +92,8 @@ limits! {
     /// Thresholds of this family.
     pub struct Limits = "ecn";
     congestion_ratio: f64 = 0.01,
-        "minimum CE ratio of a congested flow",
-        "DCQCN holds queues at the threshold with well under one mark in a hundred packets; the DCQCN paper marks 1 % of the packets when the queue is at its upper threshold";
+        "minimum CE ratio of congestion: of a flow, of the bins of an incast, of a link beside its peers, of what a NIC receives",
+        "DCQCN holds queues at the threshold with well under one mark in a hundred packets; at one in a hundred a flow gets CNPs faster than it recovers from them, which takes milliseconds";
     congestion_marks: u64 = 100,
         "minimum CE-marked packets to report, summed over the congested flows of a link",
         "A burst at the start of a step marks some tens of packets and ends; the many queue pairs of a job share the CE marks of one queue";
@@ -187,20 +189,21 @@ fn congested<'a>(input: &Input<'a>, number: usize, by_link: &ByLink<'a>) -> Opti
 }
 
 /// The diagnosis of congestion, and additions for which the title may have room.
-fn headline(congested: &Congested<'_>, link: &str, others: String) -> (String, [String; 2]) {
+fn headline(marks: Marks, congested: &Congested<'_>, link: &str, others: String) -> (String, [String; 2]) {
     let Congested { flows, ce, capable, .. } = congested;
     let percent = units::ratio(Some(share(*ce, *capable)));
+    let Marks { ce, ecn } = marks;
     match &flows[..] {
         [Marked { flow, .. }] => (
-            format!("ECN congestion: {percent} CE-marked"),
+            format!("{ecn} congestion: {percent} {ce}-marked"),
             [pair(flow.src, flow.dst), format!(", QP {}", flow.dest_qp)],
         ),
         [Marked { flow: most, .. }, rest @ ..] if rest.iter().all(|one| one.flow.dst == most.dst) => (
-            format!("ECN congestion towards {}: {percent} CE-marked", most.dst),
+            format!("{ecn} congestion towards {}: {percent} {ce}-marked", most.dst),
             [format!(", {} flows", flows.len()), others],
         ),
         _ => (
-            format!("ECN congestion on {}: {percent} CE-marked", short(link)),
+            format!("{ecn} congestion on {}: {percent} {ce}-marked", short(link)),
             [format!(", {} flows", flows.len()), others],
         ),
     }
@@ -247,7 +250,7 @@ fn congestion(input: &Input<'_>, seen: &LinkShare<Evaluated<Congested<'_>>>, fou
     let Evaluated { what: congested, period, episodes } = &seen.what;
     let flows = || congested.flows.iter().map(|one| one.flow);
     let (Some(link), Some(most)) = (input.facts.links.get(seen.link), flows().next()) else { return };
-    let (diagnosis, parts) = headline(congested, &link.name, seen.others());
+    let (diagnosis, parts) = headline(Marks::of(input.facts), congested, &link.name, seen.others());
     let ratio = share(congested.ce, congested.capable);
     let worst = congested.flows.iter().map(|one| share(one.ce, one.capable)).fold(0.0, f64::max);
     let (marked_time, peak) = over_time(link, period);
@@ -390,7 +393,11 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
     let Some(judged) = judged else { return };
     let silent = &judged.what;
     let Some((most, receiver)) = silent.first() else { return };
-    let diagnosis = format!("{most} sends no CNPs: {} CE-marked packets received", units::count(receiver.ce));
+    let diagnosis = format!(
+        "{most} sends no CNPs: {} {}-marked packets received",
+        units::count(receiver.ce),
+        input.facts.mark()
+    );
     let others = more(silent.len() as u64 - 1, "receiver");
     let all: Vec<&Flow> = silent.iter().flat_map(|(_, receiver)| receiver.flows.iter().copied()).collect();
     let first = receiver.flows.first();
@@ -418,7 +425,7 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
         )
         .step(
             "On the switches, check that the CNP class (DSCP 48 by default) is not dropped.",
-            ByHand::Switch,
+            ethernet(ByHand::Switch),
         )
         .into(found);
 }
@@ -451,7 +458,10 @@ fn not_capable(input: &Input<'_>, found: &mut Vec<Finding>) {
         .flows(flows.iter().map(|(flow, _)| *flow))
         .place(Place::of(input, first))
         .ends(requester, responder)
-        .step(format!("Set ECT in the traffic class of the sender, {sender} (NCCL_IB_TC=106)."), ByHand::Job)
+        .step(
+            format!("Set ECT in the traffic class of the sender, {sender} (NCCL_IB_TC=106)."),
+            ethernet(ByHand::Job),
+        )
         .step(
             "Check that ECN is enabled per priority on the NIC.",
             Commands::at(input, first, first.src).ecn(),

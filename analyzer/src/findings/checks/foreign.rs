@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::ends;
 use crate::analysis::{ByLink, Flow};
+use crate::findings::command::ethernet;
 use crate::findings::period::{Period, run};
 use crate::findings::title::{more, pair, short, title};
 use crate::findings::{
@@ -34,7 +35,7 @@ const FOREIGN: Entry = Entry {
     rank: 405,
     measure: Some(Measure::ratio("share")),
     title: "RoCE of another network on the link",
-    meaning: "Hosts of a network that the rest does not use send RoCE over the same link: another tenant or job, or hosts in the wrong VLAN. They share the queues, the lossless class and its pauses, and the bandwidth.",
+    meaning: "<eth>Hosts of a network that the rest does not use send RoCE over the same link: another tenant or job, or hosts in the wrong VLAN.</eth> They share the queues, the lossless class and its pauses, and the bandwidth.",
     computed: "Per link and IP version. Hosts that exchange RoCE, directly or through others, belong together. So does a group of which a host lies in the prefix that covers the hosts \
                of another (at most /24, IPv6 /64), shortened by isolation.wider_bits (IPv6: twice as many), and one whose host parts (last 16 bits, IPv6: 64) are all found in another: a \
                rail. The network with most hosts is the job's.\n\
@@ -42,7 +43,7 @@ const FOREIGN: Entry = Entry {
                A warning for another network when it has isolation.share of the RoCE bytes of the link from its first packet to its last and at least isolation.roce_packets packets, and \
                the job's has at least isolation.other_hosts times its hosts. So rails with a /24 each, routed subnets of one address plan, and whoever talks with the job are not \
                reported.",
-    advice: "Find the hosts (`ip route get ADDRESS`, LLDP, the MAC table of the switch) and whether they belong on this fabric. Separate tenants by VLAN or VRF, give them a traffic class of their own, or limit it with ETS.",
+    advice: "<eth>Find the hosts (`ip route get ADDRESS`, LLDP, the MAC table of the switch) and whether they belong on this fabric.</eth> <eth>Separate tenants by VLAN or VRF, give them a traffic class of their own, or limit it with ETS.</eth>",
     caveat: "Storage with an address plan of its own on a converged fabric looks the same. A tap that sees few hosts of a rail, or a small job of another pod in a wide address plan, may take them for foreign.",
     ..Entry::of(Problem::Foreign)
 };
@@ -291,8 +292,11 @@ fn raise(input: &Input<'_>, seen: &ForeignTraffic<'_>, found: &mut Vec<Finding>)
         .ends(requester, responder)
         .impact(Impact { packets_ratio: Some(*share), ..Impact::default() })
         .episodes(vec![Episode { first_ns, last_ns, peak: Some(*share) }])
-        .step(format!("Find {} and {}: MAC table of the switch, LLDP.", first.src, first.dst), ByHand::Switch)
-        .step("If they do not belong here, give them a VLAN or VRF of their own.", ByHand::Switch)
+        .step(
+            format!("Find {} and {}: MAC table of the switch, LLDP.", first.src, first.dst),
+            ethernet(ByHand::Switch),
+        )
+        .step("If they do not belong here, give them a VLAN or VRF of their own.", ethernet(ByHand::Switch))
         .step("Otherwise give them a traffic class of their own, or limit them with ETS.", here.qos())
         .into(found);
 }

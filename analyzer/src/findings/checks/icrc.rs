@@ -40,7 +40,7 @@ pub(super) const ERRORS: Entry = Entry {
     title: "Corruption: wrong invariant CRC (ICRC)",
     meaning: "A device between the sender and this tap changes packets in bits that must not change. Ethernet's FCS did not notice, so it happens inside a device: memory of a switch or NIC, a faulty ASIC, or software that rewrites headers. The receiver drops such packets, which looks like loss downstream.",
     computed: "The ICRC is computed over whole frames in replay; frames cut by a snap length are not evaluated. A warning from `icrc.packets` packets with a wrong ICRC and the share \
-               `icrc.ratio` of a link from the first to the last of them (over 1 s at least), else info.\n\
+               `icrc.ratio` of a link from the first to the last of them (over {LEAST_NS} at least), else info.\n\
                \n\
                Flows, senders and links of which nearly all packets are wrong (the share `icrc.always` of at least `icrc.always_packets`) are reported separately, as info, and so are fewer \
                packets that are all wrong: there the sender's NIC fills in the ICRC downstream of the capture, or a device on the path rewrites addresses, ports or the IP identification.",

@@ -72,7 +72,7 @@ const SEQUENCE: Entry = Entry {
     causes: &[ids::RNR_SLOW_RECEIVER],
     title: "Sequence-error NAKs for requests not visible at this tap",
     meaning: "Sequence-error NAKs are visible here, but the requests that they answer take another path: receivers missed packets or got them out of order. Loss and its place are not visible here.",
-    computed: "Per host pair: NAKs with code 0 (PSN sequence error) from a host to which the other sends no requests at any tap. Info from loss.episodes of them on. Flows with RNR NAKs do not count: a receiver that was not ready also NAKs what follows. At taps that the requests pass, the findings loss.* decide. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
+    computed: "Per host pair: NAKs with code 0 (PSN sequence error) from a host to which the other sends no requests at any tap. Info from loss.episodes of them on. Flows with RNR NAKs do not count: a receiver that was not ready also NAKs what follows. At taps that the requests pass, the findings loss.* decide. Figures are those of the latest episode ({EPISODE_GAP_NS} without the signal end one), over {LEAST_NS} at least.",
     advice: "Capture where the requests pass, or both directions of the mirror port: the loss findings then show on which side of the tap packets are lost. On hosts with several uplinks, watch all of them.",
     caveat: "A receiver sends one NAK for all packets it misses at a time: the number of lost packets is not known.",
     ..Entry::of(Problem::Loss)

@@ -256,7 +256,7 @@ impl Case<'_> {
         self.claim(rank, found);
     }
 
-    /// Adds the affected ranks and the begin.
+    /// Adds the affected ranks and the beginning.
     fn common(
         &self,
         raise: Raise,

@@ -1,11 +1,12 @@
 //! Peers that do not answer.
 
 use rocescope_common::wire::SkipReason;
-use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::bth::psn_distance;
 use std::collections::BTreeMap;
 
 use super::ends;
 use crate::analysis::{Facts, Flow};
+use crate::findings::command::ethernet;
 use crate::findings::ids;
 use crate::findings::title::{more, title};
 use crate::findings::{
@@ -36,7 +37,7 @@ pub(super) const SILENT: Entry = Entry {
     title: "Peer does not answer",
     meaning: "A requester requests acknowledgements, or retransmits the same request, and gets no response: the peer's queue pair, process or host is gone, or packets pass in one direction only. After retry_cnt attempts the connection fails.",
     computed: "Reliable flows that asked for an acknowledgement, and to which no acknowledgement, NAK or response with a PSN of theirs came from the peer's address:\n\
-               - Critical: the sender began again at the same PSN at least `peer.retries` times in a row. A warning where nothing at all is seen to be sent to the host that asks.\n\
+               - Critical: the sender began again at the same PSN at least `qp.retries` times in a row. A warning where nothing at all is seen to be sent to the host that asks.\n\
                - With fewer retransmissions: hosts that asked another for an acknowledgement `peer.wait_ms` or longer before the end of the data, while none of that host's flows \
                answered them at any tap. A warning when they retransmitted, else info.\n\
                \n\
@@ -45,8 +46,8 @@ pub(super) const SILENT: Entry = Entry {
                \n\
                A host to which nothing else is sent counts too (info) where its requests leave by an interface whose incoming frames were seen (live; captures that tell the two \
                directions apart), and they did not go on for `peer.longest_timer_ms`. Not evaluated where flows were left out (--filter) or have retired.",
-    advice: "See whether the peer's process lives and its queue pair is in RTS (`rdma resource show qp`), whether the peer's address is reachable from that GID (routes, ARP, `rping`), and whether \
-             a filter or ACL drops UDP 4791 one way. NCCL gives up after NCCL_IB_RETRY_CNT times NCCL_IB_TIMEOUT.",
+    advice: "<eth>See whether the peer's process lives and its queue pair is in RTS (`rdma resource show qp`), whether the peer's address is reachable from that GID (routes, ARP, `rping`), and whether \
+             a filter or ACL drops UDP 4791 one way.</eth> NCCL gives up after NCCL_IB_RETRY_CNT times NCCL_IB_TIMEOUT.",
     caveat: "On a tap that sees one direction only, a sender that is stuck for another reason looks the same. Answers may take another path than requests; the rest of the tap's traffic says whether \
              they do, but not for certain.",
     ..Entry::of(Problem::Silent)
@@ -55,9 +56,6 @@ pub(super) const SILENT: Entry = Entry {
 limits! {
     /// Thresholds of this family.
     pub struct Limits = "peer";
-    retries: u64 = 2,
-        "minimum retries in a row from the same PSN",
-        "One retry is what a single lost packet causes; senders try up to 7 times";
     wait_ms: u64 = 10,
         "maximum time for an answer, in milliseconds",
         "NICs acknowledge by themselves, within microseconds; software stacks under load take a few milliseconds";
@@ -85,7 +83,7 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
         .facts
         .flows
         .iter()
-        .filter(|flow| stuck_for(flow) >= input.limits.peer.retries.max(1))
+        .filter(|flow| stuck_for(flow) >= input.limits.qp.retries.max(1))
         .filter(|flow| metrics.ack_state(flow.slot).asked_ns.is_some())
         .collect();
     if stuck.is_empty() {
@@ -153,7 +151,7 @@ fn steps(input: &Input<'_>, raise: Raise, worst: &Flow) -> Raise {
                 "Check that no filter drops UDP port 4791 in one direction, on {} and on the way.",
                 worst.dst
             ),
-            at(worst.dst).filters(),
+            ethernet(at(worst.dst).filters()),
         )
         .step(
             format!(
@@ -300,7 +298,7 @@ fn since(input: &Input<'_>, raise: Raise, worst: &Flow) -> Raise {
 fn is_of(psn: u32, flow: &Flow) -> bool {
     let own = flow.psn.unwrap_or_default();
     let before = own.first.wrapping_sub(PSN_WINDOW);
-    psn.wrapping_sub(before) & MASK24 < own.expected.wrapping_sub(before) & MASK24
+    psn_distance(before, psn) < psn_distance(before, own.expected)
 }
 
 /// Flows of the report by slot, in the order of the report.

@@ -41,7 +41,7 @@ pub(in crate::findings) const SLOW: Entry = Entry {
     measure: Some(Measure::ratio("rnr_ratio")),
     title: "Receiver not ready (RNR NAKs)",
     meaning: "SENDs, or WRITEs with immediate data, arrive before the receiver has posted a receive buffer. The receiver refuses them with an RNR NAK; the sender waits for the RNR timer and retransmits all that was in flight. After rnr_retry attempts the connection fails.",
-    computed: "Per receiving host: a warning from `rnr.naks` RNR NAKs on, when they are at least the share `rnr.ratio` of the request packets sent to it. The sequence-error NAKs and retransmissions that follow an RNR NAK belong to it and are no finding of their own. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
+    computed: "Per receiving host: a warning from `rnr.naks` RNR NAKs on, when they are at least the share `rnr.ratio` of the request packets sent to it. The sequence-error NAKs and retransmissions that follow an RNR NAK belong to it and are no finding of their own. Figures are those of the latest episode ({EPISODE_GAP_NS} without the signal end one), over {LEAST_NS} at least.",
     advice: "The receiving process is too slow or posts too few receives: look at its CPU (pinning, NUMA node, a busy or paused GPU), at the depth of its receive queue, and at what it waits for. A \
              longer RNR timer only hides it. If retries are exhausted: rnr_retry 7 means unlimited.",
     caveat: "A few RNR NAKs at the start of a job are usual: peers do not start at the same time.",

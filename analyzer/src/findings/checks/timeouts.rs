@@ -7,6 +7,7 @@ use super::ends;
 use super::loss::Side;
 use super::loss::taps::Ends;
 use crate::analysis::Flow;
+use crate::findings::command::ethernet;
 use crate::findings::dedup::{Name, deduplicated, name};
 use crate::findings::ids;
 use crate::findings::not_evaluated::flows_not_evaluated;
@@ -70,11 +71,11 @@ pub(super) const TIMEOUTS: Entry = Entry {
                its flow has in mid-message (`stalls`; not live).\n\
                - One that has not ended counts until the latest data packet of its link. A pause between messages is the job's own.\n\
                \n\
-               Figures are those of the latest episode (10 s without a timeout end one); of several episodes, shortest and longest silence are those of all, and lost ACKs are not known. \
+               Figures are those of the latest episode ({EPISODE_GAP_NS} without a timeout end one); of several episodes, shortest and longest silence are those of all, and lost ACKs are not known. \
                If steps of a job are known (`steps`), `felt_ns` is the upper bound of the silence that the job felt: in each step longer than the median, the time in which one of \
                these queue pairs was silent (each the latest 64 silences), up to what the step is longer.",
-    advice: "Find where ACKs or the last packets of messages are lost: compare the drop counters of both directions, ACKs included, which often travel in another class. Look for paths that fail over or pause \
-             (link flaps, PFC storms). The ACK timeout is 4.096 us * 2^NCCL_IB_TIMEOUT, at most NCCL_IB_RETRY_CNT times; shorter timers recover earlier, but fail earlier too.",
+    advice: "Find where ACKs or the last packets of messages are lost: compare the drop counters of both directions, ACKs included, which often travel in another class. <eth>Look for paths that fail over or pause \
+             (link flaps, PFC storms).</eth> The ACK timeout is 4.096 us * 2^NCCL_IB_TIMEOUT, at most NCCL_IB_RETRY_CNT times; shorter timers recover earlier, but fail earlier too.",
     caveat: "Live, READ requests that are repeated after a timeout are counted as rereads alone, and their silence is not known: responses may have come meanwhile.",
     ..Entry::of(Problem::Retransmission)
 };
@@ -329,7 +330,10 @@ fn raise(input: &Input<'_>, judged: &Evaluated<Vec<TimedOut<'_>>>, found: &mut V
         .owns(if reordered { &[] } else { &[ids::RETRY_STORM] })
         .step(drops, here.nic_counters())
         .step("Count timeouts of the NIC (local_ack_timeout_err, rnr_nak_retry_err).", here.rdma_counters())
-        .step("Look for link flaps, failovers and PFC storms at that time on the path.", ByHand::Switch)
+        .step(
+            "Look for link flaps, failovers and PFC storms at that time on the path.",
+            ethernet(ByHand::Switch),
+        )
         .step(
             "Compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 µs × 2^n) with the latency.",
             Commands::near(input, worst.flow, src).nccl_settings(),

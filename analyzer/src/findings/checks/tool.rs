@@ -23,7 +23,7 @@ pub(super) const LOST: Entry = Entry {
                Critical when RoCE packets without a flow and packets dropped by the capture or the interface exceed the share tool.lost_ratio of all frames, else a warning; info when \
                only events, source ports, or bins of bursts and steps were not recorded, because all counts are then exact.\n\
                \n\
-               Figures are those of the latest episode (10 s without capture loss end one); of what a capture says it dropped no time is known, and then they are those of the run.",
+               Figures are those of the latest episode ({EPISODE_GAP_NS} without capture loss end one); of what a capture says it dropped no time is known, and then they are those of the run.",
     advice: "flow_table_full: raise --max-flows, or reduce the traffic with --filter or fewer interfaces. events_dropped: counters are exact, only the event list \
                is incomplete. bins_dropped: too many flows send in each bin, so that bursts, incast and steps are incomplete; watch fewer interfaces, and leave --bin \
                at 1ms. capture_drops: capture with a smaller snap length (-s 128) and a larger buffer (tcpdump -B). interface_drops: check `ethtool -S` for ring \

@@ -13,9 +13,9 @@ type HostPair = (Address, Address);
 /// Findings that own one kind and name the same hosts, in the order of the checks.
 #[derive(Default)]
 struct Owners {
-    /// Place, begin and end of each episode.
+    /// Place, beginning and end of each episode.
     all: Vec<(usize, u64, u64)>,
-    /// Earliest begin and latest end of a part of them. The first node is of all; the parts of node `n` are `2n` and
+    /// Earliest start and latest end of a part of them. The first node is of all; the parts of node `n` are `2n` and
     /// `2n + 1`.
     nodes: Vec<(u64, u64)>,
 }

@@ -105,6 +105,12 @@ impl WallClock {
     }
 }
 
+/// Unix time in nanoseconds.
+#[must_use]
+pub fn now_ns() -> u64 {
+    WallClock::sample().unix_ns(monotonic_ns())
+}
+
 /// The monotonic clock, in nanoseconds: comparable to `bpf_ktime_get_ns`.
 #[must_use]
 pub fn monotonic_ns() -> u64 {

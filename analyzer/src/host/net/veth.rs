@@ -97,15 +97,6 @@ pub fn set_mtu(index: u32, mtu: u32) -> Result<()> {
     })
 }
 
-/// Sets the MAC address of an interface of the calling thread's namespace.
-///
-/// # Errors
-/// If it does not exist or its driver refuses.
-pub fn set_mac(index: u32, mac: [u8; 6]) -> Result<()> {
-    let header = LinkHeader { index, ..LinkHeader::default() };
-    change(&format!("set the address of interface {index}"), &header, |r| r.attr(libc::IFLA_ADDRESS, &mac))
-}
-
 /// Adds an IP address to an interface of the calling thread's namespace. An IPv6 address is usable at once (without
 /// duplicate detection); it needs a namespace with IPv6, which [`NetNs::anonymous`] disables.
 ///
@@ -180,7 +171,6 @@ mod tests {
         pair.left
             .run(|| {
                 set_mtu(index, 4200).unwrap();
-                set_mac(index, [2, 1, 1, 1, 1, 1]).unwrap();
                 add_address(index, "192.0.2.1".parse().unwrap(), 24).unwrap();
                 let text = set_mtu(index, 10_000_000).unwrap_err().to_string();
                 assert!(text.contains(&format!("MTU of interface {index}")), "{text}");
@@ -188,7 +178,6 @@ mod tests {
             })
             .unwrap();
         assert_eq!(pair.left_interface().mtu, 4200);
-        assert_eq!(pair.left_interface().mac, Some([2, 1, 1, 1, 1, 1]));
     }
 
     #[test]

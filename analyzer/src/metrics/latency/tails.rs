@@ -28,7 +28,7 @@ const MOST: usize = 4;
 /// A time with a long tail: windows with a ratio of 99th percentile to median within a factor of two of one another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TailInterval {
-    /// Begin of its first window, Unix nanoseconds.
+    /// Beginning of its first window, Unix nanoseconds.
     pub first_ns: u64,
     /// End of its last window.
     pub last_ns: u64,
@@ -90,7 +90,7 @@ impl BySlot {
 /// One flow of requests.
 #[derive(Clone, Debug, Default)]
 struct Watch {
-    /// Begin of the open window, and the samples until then.
+    /// Beginning of the open window, and the samples until then.
     from_ns: u64,
     before: Histogram,
     intervals: Option<Arc<Vec<TailInterval>>>,

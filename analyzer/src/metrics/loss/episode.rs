@@ -72,7 +72,7 @@ impl Tracker {
         }
     }
 
-    /// Begin and end of the episode under way.
+    /// Beginning and end of the episode under way.
     pub(super) fn under_way(&self) -> Option<(u64, u64)> {
         self.now.map(|now| (now.start_ns, now.end_ns))
     }

@@ -1,6 +1,6 @@
 //! PSN gaps: ranges of PSNs that were skipped, open or filled a short time ago.
 
-use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::bth::{MASK24, psn_distance};
 
 use super::arrival::ID_AHEAD;
 
@@ -23,7 +23,7 @@ pub(super) struct Gap {
 
 impl Gap {
     pub(super) fn contains(&self, psn: u32) -> bool {
-        psn.wrapping_sub(self.start) & MASK24 < self.len
+        psn_distance(self.start, psn) < self.len
     }
 
     /// True if a packet with this identification was sent before the gap showed.
@@ -104,7 +104,7 @@ impl Gaps {
 
     fn fill_at(&mut self, at: usize, psn: u32, by: Fill) -> Gap {
         let gap = self.open.remove(at);
-        let before = psn.wrapping_sub(gap.start) & MASK24;
+        let before = psn_distance(gap.start, psn);
         let behind = gap.len - before - 1;
         if before > 0 {
             self.open.insert(at, Gap { len: before, ..gap });
@@ -158,7 +158,7 @@ impl Gaps {
         };
         let at = self.filled.iter().rposition(of)?;
         let FilledGap { gap, by } = self.filled.remove(at);
-        let before = psn.wrapping_sub(gap.start) & MASK24;
+        let before = psn_distance(gap.start, psn);
         let parts = [
             (gap.start, before, by),
             (psn, 1, Fill::Original),
@@ -179,8 +179,8 @@ impl Gaps {
 
     /// True if a PSN that has not passed before is missing in `start..end`.
     pub(super) fn any_between(&self, start: u32, end: u32) -> bool {
-        let span = end.wrapping_sub(start) & MASK24;
-        self.open.iter().any(|gap| !gap.retransmitted && gap.start.wrapping_sub(start) & MASK24 < span)
+        let span = psn_distance(start, end);
+        self.open.iter().any(|gap| !gap.retransmitted && psn_distance(start, gap.start) < span)
     }
 
     /// PSNs that are missing and have not passed before.

@@ -49,7 +49,7 @@ use crate::util::index::Index;
 use crate::util::map::{Map, Set};
 use rocescope_common::account::psn::{Span, WINDOW};
 use rocescope_common::account::{Event, FlowKey};
-use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::bth::psn_distance;
 use rocescope_common::wire::frame::{Addr, UNKNOWN};
 use rocescope_common::wire::opcode::{Op, TRANSPORT_UC};
 
@@ -555,7 +555,7 @@ fn follow(sequence: &mut Sequence, arrival: &Arrival<'_>, packet: &Packet, acked
 
 /// PSNs of its sequence before a packet.
 const fn psns(packet: &Packet) -> u32 {
-    packet.expected.wrapping_sub(packet.first) & MASK24
+    psn_distance(packet.first, packet.expected)
 }
 
 /// PSNs that a packet takes: of a READ request one for each response, where that is known.

@@ -2,7 +2,7 @@
 
 use super::{Event, Packet, UNKNOWN, WINDOW};
 use crate::util::map::Map;
-use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::bth::{MASK24, psn_distance};
 
 /// Flows followed; further ones are judged by each link alone.
 const MAX_FLOWS: usize = 4_096;
@@ -69,7 +69,7 @@ impl Parallel {
         let newest = self.flows.get(*number as usize).map(|flow| (flow.newest, flow.newest_ns));
         let passed = self.pass(*number, psn, time_ns);
         let is_late = |(newest, newest_ns): (u32, u64)| {
-            let behind = newest.wrapping_sub(psn) & MASK24;
+            let behind = psn_distance(psn, newest);
             (1..WINDOW).contains(&behind) && time_ns.saturating_sub(newest_ns) > window_ns
         };
         match self.flows.get(*number as usize) {
@@ -83,7 +83,7 @@ impl Parallel {
     fn join(&mut self, member: Member, passed: Option<&dyn Fn(u32) -> bool>) -> u32 {
         let Member { name, slot, first, expected } = member;
         // From the first one that is known on.
-        let sent = expected.wrapping_sub(first) & MASK24;
+        let sent = psn_distance(first, expected);
         let known = if passed.is_some() { sent.min(MOST_BEFORE) } else { 1 };
         let from = expected.wrapping_sub(known) & MASK24;
         let next = u32::try_from(self.flows.len()).unwrap_or(UNKNOWN);
@@ -144,15 +144,15 @@ impl SeenPsns {
         for psn in (0..count).map(|at| from.wrapping_add(at) & MASK24).filter(|psn| passed(*psn)) {
             self.pass(psn);
         }
-        if from.wrapping_sub(self.known_from) & MASK24 < WINDOW {
+        if psn_distance(self.known_from, from) < WINDOW {
             self.known_from = from;
         }
     }
 
     /// Notes a PSN; true if it has passed before, or is too old to know.
     fn pass(&mut self, psn: u32) -> bool {
-        let ahead = psn.wrapping_sub(self.newest) & MASK24;
-        let behind = self.newest.wrapping_sub(psn) & MASK24;
+        let ahead = psn_distance(self.newest, psn);
+        let behind = psn_distance(psn, self.newest);
         if ahead.min(behind) >= WINDOW {
             // Another connection, or one that left no packet of a window.
             (self.newest, self.known_from) = (psn, psn);
@@ -162,12 +162,12 @@ impl SeenPsns {
                 self.set(self.newest.wrapping_add(skipped), false);
             }
             self.newest = psn;
-            if psn.wrapping_sub(self.known_from) & MASK24 >= WINDOW {
+            if psn_distance(self.known_from, psn) >= WINDOW {
                 self.known_from = psn.wrapping_sub(WINDOW - 1) & MASK24;
             }
             return self.set(psn, true);
         }
-        let known = psn.wrapping_sub(self.known_from) & MASK24 < WINDOW;
+        let known = psn_distance(self.known_from, psn) < WINDOW;
         self.set(psn, true) || !known
     }
 

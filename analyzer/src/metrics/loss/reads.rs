@@ -9,7 +9,7 @@ use crate::metrics::pairing::Reverse;
 use crate::util::map::Map;
 use rocescope_common::account::Event;
 use rocescope_common::account::psn::WINDOW;
-use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::bth::{MASK24, psn_distance};
 use rocescope_common::wire::frame::UNKNOWN;
 
 /// Path MTUs, in bytes.
@@ -67,7 +67,7 @@ impl Read {
     /// True if a READ request of `dma_len` bytes at this PSN, ahead of this READ's, repeats a part of its request, and
     /// does not read the data behind it.
     fn is_repeated_by(self, psn: u32, dma_len: u32) -> bool {
-        let behind = psn.wrapping_sub(self.psn) & MASK24;
+        let behind = psn_distance(self.psn, psn);
         if behind < self.span {
             return true;
         }
@@ -79,7 +79,7 @@ impl Read {
     /// Another request, with this PSN, passes: true where the PSN belongs to the READ. Its own first PSN may be that of
     /// a request retransmitted from before the READ was known.
     pub(super) fn overlaps(&mut self, psn: u32) -> bool {
-        let behind = psn.wrapping_sub(self.psn) & MASK24;
+        let behind = psn_distance(self.psn, psn);
         if behind > 0 && behind < self.span {
             return true;
         }
@@ -109,7 +109,7 @@ impl Collector {
         let Some(responder) = self.slots.get(reverse.slot as usize) else { return false };
         let answered = responder.responses.psn.wrapping_add(1).wrapping_sub(packet.psn) & MASK24;
         let asked_before = self.slots.get(packet.slot as usize).is_some_and(|asks| {
-            let back = asks.requests.psn.wrapping_sub(packet.psn) & MASK24;
+            let back = psn_distance(packet.psn, asks.requests.psn);
             asks.requests.time_ns > 0
                 && (back < MASK24 / 2 || asks.read.is_repeated_by(packet.psn, packet.dma_len))
         });

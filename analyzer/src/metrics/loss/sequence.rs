@@ -7,7 +7,7 @@
 //! | state | meaning | left by |
 //! |---|---|---|
 //! | [`Advancing`](State::Advancing) | packets arrive at or beyond the expected PSN | a packet behind it: `Undecided` |
-//! | [`Undecided`](State::Undecided) | a run of packets behind the expected PSN has filled gaps only: reordering, or the begin of a retransmission | a packet that passed before, or that is certainly a retransmission: `GoingBack`; a packet at the expected PSN: `Advancing`, and the run was reordering |
+//! | [`Undecided`](State::Undecided) | a run of packets behind the expected PSN has filled gaps only: reordering, or the beginning of a retransmission | a packet that passed before, or that is certainly a retransmission: `GoingBack`; a packet at the expected PSN: `Advancing`, and the run was reordering |
 //! | [`GoingBack`](State::GoingBack) | the run has a [`Cause`] (see [`cause`](super::cause)) | a packet at the expected PSN: `Advancing`; a jump back or a NAK: a new run |
 //!
 //! # What happens to a packet
@@ -32,7 +32,7 @@ mod decide;
 mod reordering_delay;
 mod tally;
 
-use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::bth::{MASK24, psn_distance};
 use rocescope_common::wire::frame::{CE, UNKNOWN};
 
 use super::DUPLICATE_NS;
@@ -357,7 +357,7 @@ impl Sequence {
 
     /// Notes how far behind the expected PSN a packet out of order is.
     fn deep(&mut self, arrival: &Arrival<'_>) {
-        let behind = arrival.expected.wrapping_sub(arrival.psn) & MASK24;
+        let behind = psn_distance(arrival.psn, arrival.expected);
         if behind <= WINDOW {
             self.metrics.depth = self.metrics.depth.max(behind);
         }
@@ -455,7 +455,7 @@ impl Sequence {
         }
         self.mark_possibly_reordered(arrival);
         if provisional > 0 && self.reliable && !twice {
-            // Reordering does not bring a packet that has passed already: the run was a retransmission from its begin.
+            // Reordering does not bring a packet that has passed already: the run was a retransmission from its start.
             self.metrics.recovered = self.metrics.recovered.saturating_sub(provisional);
             self.lost(opened_ns, arrival, provisional);
             self.ambiguous_lost += if unexplained && !arrival.numbered { provisional } else { 0 };
@@ -518,7 +518,7 @@ impl Sequence {
         // In a run that may be reordering, packets arrive in any order.
         let retransmitting = self.state.cause().is_some_and(|cause| cause != Cause::Reuse);
         let Some(run) = self.state.run_mut() else { return false };
-        let step = arrival.psn.wrapping_sub(run.last) & MASK24;
+        let step = psn_distance(run.last, arrival.psn);
         let since = run.start_ns;
         let requested = || arrival.nak(|nak| nak.psn == arrival.psn, since).is_some();
         let onward = step > 0 && run.is_onward(arrival.psn);
@@ -584,11 +584,11 @@ impl Sequence {
 
     /// Go-back-N or selective retransmission, where the run shows which.
     fn classify(&mut self, run: &PsnRun, frontier: u32, resumed: bool) {
-        let reach = frontier.wrapping_sub(run.start) & MASK24;
+        let reach = psn_distance(run.start, frontier);
         if reach <= 1 {
             return;
         }
-        let last = run.last.wrapping_sub(run.start) & MASK24;
+        let last = psn_distance(run.start, run.last);
         let whole = if resumed { u64::from(reach) } else { u64::from(last) + 1 };
         // Some of the retransmissions may be lost again.
         if run.packets >= 2 && run.packets * 4 >= whole * 3 {

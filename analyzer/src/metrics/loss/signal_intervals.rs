@@ -126,7 +126,7 @@ impl FlowSignalIntervals {
         self.0.is_none()
     }
 
-    /// Times at which the packets of the flow are known, or the ECN-capable ones: begin and end of each interval.
+    /// Times at which the packets of the flow are known, or the ECN-capable ones: beginning and end of each interval.
     pub fn known(&self, capable: bool) -> impl Iterator<Item = (u64, u64)> {
         let all = self.0.as_deref().map_or(&[][..], Vec::as_slice).iter();
         // A silence has no count of its own.

@@ -73,7 +73,7 @@ fn duplicates_cast_no_doubt_on_losses_as_late_packets_do() {
     }
 }
 
-/// A sender that goes back to the begin of the message, farther than the NAK asks; a duplicate on the way takes the NAK
+/// A sender that goes back to the start of the message, farther than the NAK asks; a duplicate on the way takes the NAK
 /// from nobody. Without a NAK, what the run brings may be late, unless the answers, and NAKs with them, take another
 /// link than those of other queue pairs.
 #[test]

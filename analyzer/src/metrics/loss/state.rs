@@ -1,7 +1,7 @@
 //! The states of a sequence, and the run that it is in.
 
 use rocescope_common::account::Event;
-use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::bth::{MASK24, psn_distance};
 
 use super::arrival::Arrival;
 use super::cause::Cause;
@@ -67,7 +67,7 @@ impl PsnRun {
 
     /// True if `psn` is at or beyond the latest PSN.
     pub(super) const fn is_onward(&self, psn: u32) -> bool {
-        psn.wrapping_sub(self.last) & MASK24 < MASK24 / 2
+        psn_distance(self.last, psn) < MASK24 / 2
     }
 }
 
@@ -115,7 +115,7 @@ pub(super) enum Missing {
     All,
     /// The end of a message.
     First,
-    /// The begin of a message.
+    /// The beginning of a message.
     Last,
     /// None: they are between two messages.
     None,

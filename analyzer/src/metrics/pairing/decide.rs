@@ -2,7 +2,7 @@
 
 use rocescope_common::account::latency;
 use rocescope_common::account::psn::WINDOW;
-use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::bth::psn_distance;
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
@@ -298,7 +298,7 @@ impl Pairing {
         let op = Op::of(packet.opcode);
         if latency::is_timed(op, packet.ack_req()) {
             direction.last_psn = packet.psn;
-            // Sequences that start at 0 do not tell one queue pair from another. Requests of a pair that is not certain
+            // Sequences that start at 0 do not distinguish queue pairs. Requests of a pair that is not certain
             // yet wait, too.
             if packet.first >= FROM_START {
                 self.outstanding.request(&direction.key, packet.psn, number, packet.time_ns);
@@ -327,7 +327,7 @@ impl Pairing {
         if last == UNKNOWN {
             return;
         }
-        let behind = |psn: u32, last: u32| last.wrapping_sub(psn) & MASK24 < WINDOW;
+        let behind = |psn: u32, last: u32| psn_distance(psn, last) < WINDOW;
         let fits = behind(psn, last);
         // A responder may acknowledge packets that did not ask for it, and passed since: these are not followed.
         if !fits && behind(last, psn) {

@@ -39,7 +39,7 @@ definitions! {
         "Different PSNs that requests of one flow alone waited for, after which two flows are a pair",
         "One or two that fit by chance are not followed by as many";
     FROM_START: u32 = 256,
-        "First PSN of a flow from which on its PSNs tell it from others",
+        "First PSN of a flow from which on its PSNs distinguish it from others",
         "Libraries that do not choose it at random begin at 0 with every queue pair, and these often advance together";
     AGREEMENTS: u8 = 3,
         "Acknowledgements that agree with the requests, after which flows with one source port are a pair",

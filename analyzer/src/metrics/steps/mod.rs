@@ -17,6 +17,9 @@ pub mod trend;
 #[cfg(test)]
 mod variants;
 
+use rocescope_common::account::psn::WINDOW;
+use rocescope_common::wire::bth::psn_distance;
+
 use crate::util::definition::definitions;
 use crate::util::map::Map;
 use crate::util::numbers::{median, share};
@@ -42,7 +45,7 @@ const HALVINGS: u32 = 9;
 definitions! {
     SHORT_NS: u64 = 1_000_000_000,
         "Minimum silence of a job that has stopped, whatever the length of its steps, in nanoseconds",
-        "As the threshold job.stalled_ns";
+        "Hosts that compute, evaluate or write a checkpoint between short steps are silent for less";
     pub OVER: f64 = 2.0,
         "Data after the last step, in steps, from which the steps are over and something else goes on",
         "One step that does not fit and an unfinished one are less";
@@ -379,8 +382,6 @@ fn ending(traffic: &Traffic, ports: &[u16], port: u16, segments: &Segments) -> O
 /// answered this PSN or one behind it since; so a request may seem answered that was not, and never the other way
 /// round. If no answer between two hosts was ever seen, nothing is concluded from its absence.
 fn outstanding(traffic: &Traffic, ports: &[u16], port: u16) -> usize {
-    const MASK: u32 = 0x00FF_FFFF;
-    const WINDOW: u32 = 65_536;
     let mut answers: Map<(Host, Host), Vec<(u32, u64)>> = Map::default();
     let own = |standing: &&FlowletState| {
         traffic
@@ -399,9 +400,7 @@ fn outstanding(traffic: &Traffic, ports: &[u16], port: u16) -> usize {
         let Some(pair) = traffic.pairs.get(standing.flowlet.pair as usize) else { return false };
         let unanswered = standing.request.is_some_and(|(psn, at)| {
             answers.get(&(pair.src, pair.dst)).is_some_and(|answers| {
-                !answers
-                    .iter()
-                    .any(|(answer, when)| *when >= at && (answer.wrapping_sub(psn) & MASK) < WINDOW)
+                !answers.iter().any(|(answer, when)| *when >= at && psn_distance(psn, *answer) < WINDOW)
             })
         });
         standing.message_open || unanswered

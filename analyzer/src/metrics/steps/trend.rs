@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_reported_with_its_begin() {
+    fn growth_is_reported_with_its_beginning() {
         let of = |late: (f64, f64)| {
             let mut dice = Dice(3);
             let step = |at| if at < 14 { (20.0, 75.0) } else { late };

@@ -66,7 +66,7 @@ pub(super) fn count(degrees: &mut Vec<Degree>, senders: u32, bin: &Degree) {
 /// The windows of a receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Windows {
-    /// Begin of its first bin; 0 before that.
+    /// Beginning of its first bin; 0 before that.
     pub(in crate::metrics) begun_ns: u64,
     /// The open window; empty while few senders overlap.
     pub(in crate::metrics) open: Window,

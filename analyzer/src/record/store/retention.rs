@@ -11,7 +11,7 @@ use crate::util::units;
 /// Limits of retention; `None`: unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// Maximum data time from the begin of a file to the newest row, in nanoseconds. Files in the queue have none.
+    /// Maximum data time from the beginning of a file to the newest row, in nanoseconds. Files in the queue have none.
     pub time_ns: Option<u64>,
     /// Maximum size of the host's files, journal and queue, in bytes.
     pub bytes: Option<u64>,

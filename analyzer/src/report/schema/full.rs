@@ -440,6 +440,7 @@ fn finding(id: FlowId) -> Finding {
         text: "Read the counters of the port.".into(),
         command: Some("ethtool -S eth0".into()),
         host: Some([10, 0, 0, 1].into()),
+        ..crate::findings::Step::default()
     });
     finding.caveats.push("May be capture loss.".into());
     finding.impact = Impact {

@@ -264,7 +264,7 @@ mod tests {
         let step = |command: Option<&str>| Step {
             text: "Look.".into(),
             command: command.map(Into::into),
-            host: None,
+            ..Step::default()
         };
         one.steps = vec![step(Some("ethtool -S eth2")), step(None)];
         let mut page = Page::default();

@@ -1,7 +1,7 @@
 //! The report as a self-contained HTML file (`--output html`), which loads nothing and is readable without its
 //! script.
 //!
-//! The order follows an engineer's questions: problems, begin, cost, remedy; then the evidence over time, the
+//! The order follows an engineer's questions: problems, beginning, cost, remedy; then the evidence over time, the
 //! affected hosts, and all figures. Views draw no conclusions: findings, verdict and sentences are those of all
 //! views.
 //!

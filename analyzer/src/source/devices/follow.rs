@@ -48,7 +48,7 @@ impl QpWatch {
         same_maker && self.qp.kind == qp.kind && same_peer
     }
 
-    /// Adds its state at the end of a span (begin and end, Unix nanoseconds) in which the port carried `most` packets.
+    /// Adds its state at the end of a span (start and end, Unix nanoseconds) in which the port carried `most` packets.
     /// True if a PSN advanced.
     pub(super) fn advance(
         &mut self,

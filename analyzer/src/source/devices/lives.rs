@@ -28,7 +28,7 @@ const LONGEST_QUERY_NS: u64 = NS_PER_S;
 /// exists.
 const MISSING: u8 = 2;
 
-/// Begin and end of a call. Unit: Unix ns.
+/// Beginning and end of a call. Unit: Unix ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     /// Entry.
@@ -78,7 +78,7 @@ struct Alive {
     was_listed: bool,
     /// The latest list that contained it.
     list: u64,
-    /// Number of complete lists without it in a row, and the begin of the first. Unit: Unix ns.
+    /// Number of complete lists without it in a row, and the beginning of the first. Unit: Unix ns.
     absent: (u8, u64),
 }
 

@@ -3,16 +3,19 @@
 //! The kernel reports the next PSN to send and the next expected PSN of each queue pair. Their advance is a packet
 //! count, unless they may have wrapped completely meanwhile.
 
-/// PSNs have 24 bits.
-const ROUND: u64 = 1 << 24;
+use rocescope_common::account::psn::WINDOW;
+use rocescope_common::wire::bth::{MASK24, psn_distance};
+
+/// Number of PSNs.
+const ROUND: u64 = MASK24 as u64 + 1;
 /// A PSN that is lower by at most this is a retransmission, as defined in the report.
-const BACK: u64 = 65_536;
+const BACK: u64 = WINDOW as u64;
 
 /// Packets from PSN `before` to `now`: 0 for a retransmission. `most` is the largest possible number of packets, such
 /// as the count of the whole port. `None` when the PSN may have wrapped completely, or `most` is unknown.
 #[must_use]
 pub fn advance(before: u32, now: u32, most: Option<u64>) -> Option<u64> {
-    let added = u64::from(now.wrapping_sub(before)) % ROUND;
+    let added = u64::from(psn_distance(before, now));
     if added >= ROUND - BACK {
         return (most? < ROUND - BACK).then_some(0);
     }

@@ -12,7 +12,7 @@ use crate::entity::devices::Devices;
 use crate::entity::lives::Calls;
 use crate::entity::owners::Owners;
 use crate::host::kernel::Capability;
-use crate::host::kernel::clock::{WallClock, monotonic_ns};
+use crate::host::kernel::clock::{WallClock, monotonic_ns, now_ns};
 use crate::host::net::listen::LldpSocket;
 use crate::host::read::UnreadReasons;
 use crate::host::read::queries::Host;
@@ -456,11 +456,6 @@ impl Clock for Clocks {
     fn unix_ns(&self, monotonic_ns: u64) -> u64 {
         WallClock::sample().unix_ns(monotonic_ns)
     }
-}
-
-/// Unix time in nanoseconds.
-fn now_ns() -> u64 {
-    WallClock::sample().unix_ns(monotonic_ns())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::entity::nccl::{Answer, Nccl, Rank};
 use crate::host::kernel::Capability;
-use crate::host::kernel::clock::{WallClock, monotonic_ns};
+use crate::host::kernel::clock::now_ns;
 use crate::host::process::local;
 use crate::host::read::HostRoot;
 use crate::sandbox::plan::Files;
@@ -307,11 +307,6 @@ impl Write for Timed {
     fn flush(&mut self) -> io::Result<()> {
         self.stream.flush()
     }
-}
-
-/// Unix time in nanoseconds.
-fn now_ns() -> u64 {
-    WallClock::sample().unix_ns(monotonic_ns())
 }
 
 #[cfg(test)]

@@ -163,7 +163,7 @@ impl Tables {
         self.hosts.fill(notices, 0);
     }
 
-    /// Begin of the last file, Unix nanoseconds.
+    /// Beginning of the last file, Unix nanoseconds.
     pub(super) const fn last_part_ns(&self) -> u64 {
         self.last_part_ns
     }

@@ -67,7 +67,7 @@ pub fn start(options: Options) -> Result<Feed> {
         inputs: vec![options.path.display().to_string()],
         pace: Pace::new(options.speed),
         range: (from_ns, to_ns),
-        // Up to the begin of the last file, whose length is unknown before it is read.
+        // Up to the beginning of the last file, whose length is unknown before it is read.
         interval_ns: (tables.last_part_ns().saturating_sub(first_ns) / PARTS).max(1),
         state: State::default(),
         seek: None,

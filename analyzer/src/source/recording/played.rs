@@ -8,12 +8,12 @@ use crate::util::lock::Locked;
 /// The latest playback of this process.
 static LATEST: Mutex<Option<Playback>> = Mutex::new(None);
 
-/// Begin and progress of a playback.
+/// Beginning and progress of a playback.
 #[derive(Clone, Copy, Debug)]
 pub struct Playback {
     /// Time at which it began.
     pub began: Instant,
-    /// Share of the recorded time that was played, up to the begin of the last file, whose length is not known before
+    /// Share of the recorded time that was played, up to the start of the last file, whose length is not known before
     /// it is read; `None` where that file is the only one.
     pub share: Option<f64>,
     range: (u64, u64),

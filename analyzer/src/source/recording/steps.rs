@@ -14,7 +14,7 @@ use crate::util::shared::Shared;
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     link: Option<(Shared, Option<Direction>)>,
-    /// By begin, with the time to the next step; 0 of the last one.
+    /// By beginning, with the time to the next step; 0 of the last one.
     all: BTreeMap<u64, (steps::Step, u64)>,
     step_bytes: u64,
     explained: f64,

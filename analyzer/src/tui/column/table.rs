@@ -202,7 +202,7 @@ pub const COLUMNS: &[Column] = &[
     Column {
         id: Id::Retransmissions,
         name: "retx",
-        aliases: &["rpt"],
+        aliases: &[],
         title: "RETX",
         kind: ValueKind::Count,
         width: 5,

@@ -339,8 +339,12 @@ mod tests {
             Impact { packets_ratio: Some(0.007), retransmissions: Some(47), ..Impact::default() };
         finding.place = Place { link: Some("rail0".into()), hop: Some(Hop::Upstream), ..Place::default() };
         finding.steps = vec![
-            Step { text: "Read the counters.".into(), command: Some("ethtool -S rail0".into()), host: None },
-            Step { text: "Look at the switch.".into(), command: None, host: None },
+            Step {
+                text: "Read the counters.".into(),
+                command: Some("ethtool -S rail0".into()),
+                ..Step::default()
+            },
+            Step { text: "Look at the switch.".into(), ..Step::default() },
         ];
         finding.caveats = vec!["Reordering counts.".into()];
         (finding.causes, finding.effects) = (vec!["icrc.errors"], vec!["retry.storm"]);

@@ -121,9 +121,8 @@ pub(super) fn click_list(cursor: &mut Cursor, area: Rect, rows: usize, at: Posit
 
 /// A length of time without what samples that arrive about every second add to whole seconds or take from them.
 pub(in crate::tui) const fn near_second(ns: u64) -> u64 {
-    const SECOND: u64 = 1_000_000_000;
     const JITTER: u64 = 50_000_000;
-    let whole = (ns + SECOND / 2) / SECOND * SECOND;
+    let whole = (ns + NS_PER_S / 2) / NS_PER_S * NS_PER_S;
     if whole > 0 && ns.abs_diff(whole) <= JITTER { whole } else { ns }
 }
 

@@ -226,7 +226,7 @@ pub(super) fn grid(data: &Data, first_ns: Option<u64>, width: usize) -> Option<G
     Chart::since(data, first_ns).grid(data, cells(width, NAME))
 }
 
-/// The begin of the first of these points that counted a packet.
+/// The beginning of the first of these points that counted a packet.
 pub(super) fn begin(points: &[Point]) -> Option<u64> {
     let counted = |point: &&Point| point.counts.is_some_and(|counts| counts.packets > 0);
     points.iter().find(counted).map(|point| point.from_ns)

@@ -428,9 +428,8 @@ pub fn describe(event: &EventSample) -> String {
 
 /// A gap in words.
 fn gap(event: &EventSample) -> String {
-    let before = event.psn.wrapping_sub(event.missing) & 0x00FF_FFFF;
     let s = if event.missing == 1 { "" } else { "s" };
-    format!("{} PSN{s} missing from {before}", event.missing)
+    format!("{} PSN{s} missing from {}", event.missing, event.first_missing())
 }
 
 /// Properties of the packet itself.

@@ -84,8 +84,8 @@ pub(in crate::findings) const LINKS_IMBALANCE: Entry = Entry {
                A part has ended when over links.lasting_ns or longer after it, in links.lasting_windows loaded windows or more, the link carries less than half of the excess that makes \
                a part. If the load was even for longer within the part, it takes twice that time; 10 s where another part ended less than 10 s before it, or where no load follows.\n\
                \n\
-               Of several parts it is the longest, or where that ended 10 s ago and more, the longest after it. If the last of them has ended, the finding has ended with its figures, \
-               also where the whole run is uneven; else figures of an uneven run are those of the run, which begins with the parts, or at no known time without any. Rails have no times.\n\
+               Time shown: the longest uneven part; if it ended 10 s or more ago, the longest later one. If all have ended, the finding has ended, with the figures of the last, also where the \
+               whole run is uneven. Else an uneven run has the figures of the run; it begins with its first part, or at no known time without any. Rails have no times.\n\
                Live, also the rails, or without rails the watched ports, by the bytes (PSNs sent × path MTU) and PSNs of queue pairs of which no packet is seen (qp_paths), over the \
                whole run, with links.max_over_mean and links.min_packets; not where the bytes of some are not known.\n\
                \n\
@@ -129,7 +129,7 @@ limits! {
     pub struct LinksLimits = "links";
     max_over_mean: f64 = 1.5,
         "minimum load of the busiest link over the mean",
-        "Same as entropy.ecmp: a third of the bandwidth is lost";
+        "The value of entropy.ecmp, here of the load that was measured";
     min_packets: u64 = 1000,
         "minimum RoCE packets in the group",
         "A few messages hit a few links by chance";

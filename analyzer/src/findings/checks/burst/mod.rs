@@ -33,17 +33,17 @@ pub(super) const INCAST: Entry = Entry {
     measure: Some(Measure::ratio("incast_bytes_ratio")),
     title: "Incast with congestion",
     meaning: "Data of several hosts converges on the switch port towards one host. Data beyond the speed of that port queues in the switch; when the queue fills, \
-                packets are CE-marked, paused by PFC or dropped, and the rate of all these flows drops. All-to-all and parameter servers cause incast by nature; it is \
+                packets are CE-marked, paused<eth> by PFC</eth> or dropped, and the rate of all these flows drops. All-to-all and parameter servers cause incast by nature; it is \
                 a problem when CE marks or loss accompany it.",
-    computed: "Data to each receiver is divided into bins: up to 2 MiB (what a switch buffers for one port) without a silence of 200 µs; live, of 1 ms at least. Senders in one bin \
-               overlap, also where a FIFO serialises them into bursts.\n\
+    computed: "Counted are the hosts that send data to one receiver within a bin: up to {BIN_BYTES} of its data (what a switch buffers for one port), which a silence of {SILENCE_NS} ends; live, 1 ms at \
+               least. Packets need not alternate: a FIFO passes the data of one sender after the other.\n\
                \n\
-               In a replay a further sender begins another bin where it takes its turn: no message or READ response to the receiver is in progress, its READ request was sent after the \
-               data of the others, and the silence before it exceeds 20 µs and 8 packets at the pace of the bin.\n\
+               In a replay, a sender that only takes its turn is counted in the next bin: its data begins while no message or READ response to the receiver is in progress, its READ request \
+               was sent after the data of the others, and the silence before it exceeds {TURN_NS} and {TURN_PACKETS} packets at the pace of the bin.\n\
                \n\
                Raised when at least burst.incast_bins bins have at least burst.incast_senders senders and carry at least burst.incast_share of the receiver's data, and one of these \
                holds:\n\
-               - More than burst.incast_ce_ratio of their packets are CE-marked: at least burst.incast_factor times the ratio in bins with fewer senders, or there are no such bins.\n\
+               - More than ecn.congestion_ratio of their packets are CE-marked: at least burst.incast_factor times the ratio in bins with fewer senders, or there are no such bins.\n\
                - At least burst.incast_gap_ratio of them have a PSN gap while the receiver gets at least burst.incast_line_ratio of its peak rate, as from a full queue: at least \
                burst.incast_factor times the ratio in bins with fewer senders, times the PSNs missing at a gap (losses in runs make more gaps where senders take turns), and more than by \
                chance (burst.incast_deviations standard deviations).\n\
@@ -58,8 +58,8 @@ pub(super) const INCAST: Entry = Entry {
                Congestion, loss, timeouts and retransmissions of the same hosts at that time belong to this finding. Figures are those of the latest episode: data is kept in windows of \
                10 s or more, and those of the run count where no window shows it by itself. Taps that see the same packets raise one finding (capture.own_ratio).",
     advice: "Spread the senders over time or over receivers: a hierarchical or pipelined collective (NCCL_ALGO, NCCL_PXN_DISABLE=0), fewer concurrent channels \
-               (NCCL_MAX_NCHANNELS). On the switch, check the egress queue of the receiver's port, ECN thresholds (Kmin, Kmax), PFC on the priority of the data, and \
-               buffer shares. On the senders, check that DCQCN is enabled (roce_rp, roce_np).",
+               (NCCL_MAX_NCHANNELS). <eth>On the switch, check the egress queue of the receiver's port, ECN thresholds (Kmin, Kmax), PFC on the priority of the data, and \
+               buffer shares.</eth> On the senders, check that DCQCN is enabled (roce_rp, roce_np).",
     caveat: "CE marks are visible only downstream of the switch that sets them: at the receiver or its port. Gaps are loss upstream of this tap, or reordering by \
                adaptive routing. Damage on the receiver's link may lose packets as well: compare discards and link errors of its switch port.",
     ..Entry::of(Problem::Incast)
@@ -77,9 +77,6 @@ limits! {
     incast_share: f64 = 0.1,
         "minimum share of the receiver's data in such bins",
         "Below a tenth, incast cannot be what limits the job";
-    incast_ce_ratio: f64 = 0.01,
-        "minimum CE ratio in such bins",
-        "DCQCN halves its rate on the first CNP and recovers over milliseconds, so that one CE-marked packet in a hundred keeps a flow throttled";
     incast_gap_ratio: f64 = 0.001,
         "minimum PSN gaps per packet in such bins",
         "Go-back-N retransmits all packets in flight for each loss: one in a thousand is noticeable";
@@ -368,7 +365,7 @@ fn judge(
     let ce = ratio(bins.many.ce, bins.many.packets);
     let peers = peers(input, target, traffic, (least, period));
     // Too little data for a comparison is evidence neither for nor against a growing queue.
-    let marked = ce > limits.incast_ce_ratio
+    let marked = ce > input.limits.ecn.congestion_ratio
         && (!bins.compare || ce >= limits.incast_factor * ratio(bins.few.ce, bins.few.packets))
         && !one_link_alone(limits, &peers, ce, |bins| ratio(bins.many.ce, bins.many.packets));
     let gaps = ratio(bins.many.gaps, bins.many.packets);
@@ -444,7 +441,7 @@ fn incast<'a>(
     let IncastPeriod { bins, most, marked, loss } = judged;
     let (share, ce) = (bins.share(), ratio(bins.many.ce, bins.many.packets));
     let cost = match loss {
-        _ if marked => format!("{} CE-marked", units::ratio(Some(ce))),
+        _ if marked => format!("{} {}-marked", units::ratio(Some(ce)), input.facts.mark()),
         Some(Loss::Downstream { count, .. }) => plural(count, "NAK episode"),
         _ => plural(bins.many.gaps, "PSN gap"),
     };

@@ -25,7 +25,7 @@ const LOSS: Entry = Entry {
     title: "Packet loss counted by the NIC",
     meaning: "RoCE packets arrived out of sequence, were NAKed and retransmitted, or were not acknowledged in time. Each loss costs at least one round trip, and \
                 with go-back-N all packets in flight.",
-    computed: "From the increase of the device's counters in the latest episode (10 s without growth end one): out_of_sequence, psn_error_naks, implied_psn_errors, local_ack_timeouts, \
+    computed: "From the increase of the device's counters in the latest episode ({EPISODE_GAP_NS} without growth end one): out_of_sequence, psn_error_naks, implied_psn_errors, local_ack_timeouts, \
                retransmissions, retries_exceeded.\n\
                \n\
                A warning when their sum is at least device.events and at least device.loss_ratio of the RoCE packets (where packets are counted); critical when a queue pair failed \
@@ -43,7 +43,7 @@ const CONGESTION: Entry = Entry {
     measure: Some(Measure::ratio("ce_ratio")),
     title: "Congestion counted by the NIC",
     meaning: "Data arrives CE-marked, and CNPs request rate reductions from the senders.",
-    computed: "From the increase of the device's counters in the latest episode (10 s without growth end one). A warning when ce_marked_packets are at least device.ce_ratio of the received RoCE packets; \
+    computed: "From the increase of the device's counters in the latest episode ({EPISODE_GAP_NS} without growth end one). A warning when ce_marked_packets are at least ecn.congestion_ratio of the received RoCE packets; \
                  info when at least device.events CNPs were sent or handled but the ratio is lower, or packets are not counted.",
     advice: "Locate the source: incast, ECMP collisions, or a slow receiver. The findings of the ecn and balance families, from packets of a mirror port or a \
                capture, name it.",
@@ -104,9 +104,6 @@ limits! {
     loss_ratio: f64 = 0.000_01,
         "minimum ratio of lost packets to RoCE packets",
         "Go-back-N loses measurable bandwidth from about one in a hundred thousand";
-    ce_ratio: f64 = 0.01,
-        "minimum CE ratio of received RoCE packets",
-        "Below one per cent, CE marking is normal operation";
     stalls_per_s: f64 = 1000.0,
         "minimum stall events per second",
         "Hundreds occur on healthy hosts under load";
@@ -269,7 +266,7 @@ fn congestion(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
         CountedGrowth::per_packet(*ce, one.packets[0])
     };
     let judged = latest(port, &["ce_marked_packets", "cnps_sent", "cnps_handled"], |one| {
-        let severe = ratio(one).is_some_and(|ratio| ratio >= limits.ce_ratio);
+        let severe = ratio(one).is_some_and(|ratio| ratio >= input.limits.ecn.congestion_ratio);
         let severity = if severe { Severity::Warning } else { Severity::Info };
         (one.events() >= limits.events).then_some(severity)
     });

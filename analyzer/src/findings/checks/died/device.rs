@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::{
-    Commands, DIED, DeadQp, Episode, GREW_NS, Input, Place, REASON_NS, Raise, ends, fatal_nak_in, more, pair,
-    title, with_settings,
+    Commands, DIED, DeadQp, Episode, GREW_NS, Input, LIST, PATH, Place, REASON_NS, Raise, ends, fatal_nak_in,
+    more, pair, reachable, read_log, title, with_settings,
 };
 use crate::analysis::{Device, DeviceQp, QpEvent};
 use crate::entity::interval::{self, EPISODE_GAP_NS, Interval};
@@ -205,10 +205,7 @@ fn raise(input: &Input<'_>, mut deaths: Vec<Death<'_>>, found: &mut Vec<Finding>
     let here = Commands::on(input, interface.unwrap_or(""));
     let (own, peer) = ends::of_event(event, *qp);
     let process = own.as_ref().and_then(|end| ends::process(end.comm.as_deref(), end.pid));
-    let log = match &process {
-        Some(process) => format!("Read the log of {process} for a work completion with error."),
-        None => "Read the log of the process for a work completion with error.".to_owned(),
-    };
+    let log = read_log(process.as_deref().unwrap_or("the process"), "");
     let (requester, responder) = if *own_nak { (peer, own) } else { (own, peer) };
     let title = title(diagnosis, [hosts, more(others.len() as u64, "QP")]);
     let raise = Raise::new(&DIED, severity, title)
@@ -228,18 +225,16 @@ fn raise(input: &Input<'_>, mut deaths: Vec<Death<'_>>, found: &mut Vec<Finding>
         .ends(requester, responder)
         .episodes(episodes)
         .last_seen(last_seen(input, &deaths))
-        .step("List the queue pairs in the error state with their processes.", here.queue_pairs())
+        .step(LIST, here.queue_pairs())
         .step(log, ByHand::Varies);
     if let Some(dst) = event.dst {
         let from = interface.unwrap_or(&device.name);
-        raise = raise.step(format!("Check that {dst} is reachable from {from}."), here.ping(dst.into()));
+        raise = raise.step(reachable(dst, from), here.ping(dst.into()));
     }
     for caveat in caveats(*likely, *unseen_verbs) {
         raise = raise.caveat(caveat);
     }
-    raise
-        .step("Look for link flaps, route changes and drops on the path at that time.", here.nic_counters())
-        .into(found);
+    raise.step(PATH, here.nic_counters()).into(found);
 }
 
 /// The end of the data while one of these queue pairs is still in the error state, else the time at which the last of

@@ -5,7 +5,7 @@ mod stopped;
 #[cfg(test)]
 mod tests;
 
-use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::bth::{MASK24, psn_distance};
 use rocescope_common::wire::opcode::Op;
 use stopped::Siblings;
 
@@ -118,7 +118,7 @@ limits! {
     pub struct Limits = "qp";
     retries: u64 = 2,
         "minimum retries in a row from the same PSN",
-        "One retry is what a lost packet causes";
+        "One retry is what a single lost packet causes; senders try up to 7 times";
     retries_exhausted: u64 = 7,
         "retries in a row after which a sender has given up",
         "retry_cnt has three bits: no more than 7 retries follow the first transmission";
@@ -175,14 +175,14 @@ impl<'a> DeadQp<'a> {
 /// True if a PSN is equal to another one or after it in the sequence.
 pub(super) fn is_at_or_after(psn: u32, other: u32, of: &Psn) -> bool {
     let before = of.first.wrapping_sub(PSN_WINDOW);
-    psn.wrapping_sub(before) & MASK24 >= other.wrapping_sub(before) & MASK24
+    psn_distance(before, psn) >= psn_distance(before, other)
 }
 
 /// The latest PSN of the flow that the peer acknowledged.
 pub(super) fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> Option<u32> {
     let psn = flow.psn?;
     let before = psn.first.wrapping_sub(PSN_WINDOW);
-    let place = |psn: u32| psn.wrapping_sub(before) & MASK24;
+    let place = |psn: u32| psn_distance(before, psn);
     let acked = |other: &Flow| loss.ack_state(other.slot).acknowledged();
     let sent = |answer: &u32| place(*answer) < place(psn.expected);
     let latest = |answers: &mut dyn Iterator<Item = &Flow>| {
@@ -366,22 +366,32 @@ fn raise(input: &Input<'_>, dead: &[DeadQp<'_>], found: &mut Vec<Finding>) {
         .ends(requester, responder)
         .impact(Impact { time_lost_ns: Some(silent_ns), ..Impact::default() })
         .owns(&[ids::RETRY_TIMEOUTS])
-        .step("List the queue pairs in the error state with their processes.", own.queue_pairs())
+        .step(LIST, own.queue_pairs())
         .step(
-            format!(
-                "Read the log of the process for a work completion with error, on {} and {}.",
-                first.flow.src, first.flow.dst
-            ),
+            read_log("the process", &format!(", on {} and {}", first.flow.src, first.flow.dst)),
             ByHand::Job,
         )
         .step(
-            format!("Check that {} is reachable from {}.", first.flow.dst, first.flow.src),
+            reachable(first.flow.dst, &first.flow.src.to_string()),
             Commands::at(input, first.flow, first.flow.src).ping(first.flow.dst),
         )
-        .step("Look for link flaps, route changes and drops on the path at that time.", ByHand::Switch)
+        .step(PATH, ByHand::Switch)
         .episodes(since(input, silent_ns))
         .last_seen(input.facts.window.last_ns)
         .into(found);
+}
+
+/// First step.
+const LIST: &str = "List the queue pairs in the error state with their processes.";
+/// Last step.
+const PATH: &str = "Look for link flaps, route changes and drops on the path at that time.";
+
+fn read_log(process: &str, on: &str) -> String {
+    format!("Read the log of {process} for a work completion with error{on}.")
+}
+
+fn reachable(peer: impl std::fmt::Display, from: &str) -> String {
+    format!("Check that {peer} is reachable from {from}.")
 }
 
 /// The sending queue pair of a flow and its device, where this host's kernel knows it.
@@ -405,7 +415,7 @@ fn with_settings(raise: Raise, qp: Option<&DeviceQp>) -> Raise {
         .evidence("rnr_retry", qp.control.rnr_retry)
 }
 
-/// From its begin to the end of the data.
+/// From its beginning to the end of the data.
 fn since(input: &Input<'_>, silent_ns: u64) -> Vec<Episode> {
     let end_ns = input.facts.window.last_ns;
     let episode = |last_ns: u64| Episode { first_ns: last_ns.saturating_sub(silent_ns), last_ns, peak: None };

@@ -1,6 +1,6 @@
 //! Queue pairs that stop in the middle of a message while others of their host go on.
 
-use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::bth::{MASK24, psn_distance};
 use rocescope_common::wire::opcode::Op;
 use std::cmp::Reverse;
 
@@ -136,7 +136,7 @@ fn open_request(input: &Input<'_>, loss: &Loss, flow: &Flow, at: InMessage) -> O
         return None;
     }
     // What is acknowledged behind it was not captured.
-    let beyond = |answer: u32| (1..MASK24 / 2).contains(&(answer.wrapping_sub(last_psn) & MASK24));
+    let beyond = |answer: u32| (1..MASK24 / 2).contains(&psn_distance(last_psn, answer));
     let is_beyond = |other: &Flow| loss.ack_state(other.slot).acknowledged().is_some_and(beyond);
     if input.facts.back(flow).any(is_beyond) {
         return None;

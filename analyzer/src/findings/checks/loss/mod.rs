@@ -63,8 +63,8 @@ pub(super) const FAMILY: Family = Family {
 /// Remedy for loss on either side.
 macro_rules! lossless {
     () => {
-        "A lossless fabric does not lose RoCE to full buffers: check that PFC is on for the priority that RoCE uses at every hop (`dcb pfc show`, mlnx_qos), that hosts and \
-         switches map the DSCP of RoCE to it (trust dscp, NCCL_IB_TC), and buffer and headroom settings. Look for drops at each hop on the way (switch port counters, rx_discards_phy, \
+        "<eth>A lossless fabric does not lose RoCE to full buffers: check that PFC is on for the priority that RoCE uses at every hop (`dcb pfc show`, mlnx_qos), that hosts and \
+         switches map the DSCP of RoCE to it (trust dscp, NCCL_IB_TC), and buffer and headroom settings.</eth> Look for drops at each hop on the way (switch port counters, rx_discards_phy, \
          rx_prioP_buf_discard) and for link errors (symbol errors, bad cables and transceivers)."
     };
 }
@@ -84,8 +84,8 @@ macro_rules! downstream {
 }
 
 /// Addition if there is loss on both sides of a tap.
-const BOTH_SIDES: &str = "Loss on both sides of this tap at once suggests a cause common to all hops (PFC off for this priority, a DSCP \
-     that no hop maps to it) rather than one bad cable.";
+const BOTH_SIDES: &str = "<eth>Loss on both sides of this tap at once suggests a cause common to all hops (PFC off for this priority, a DSCP \
+     that no hop maps to it) rather than one bad cable.</eth>";
 
 pub(super) const UPSTREAM: Entry = Entry {
     id: ids::LOSS_BEFORE_TAP,
@@ -121,7 +121,7 @@ pub(super) const UPSTREAM: Entry = Entry {
                With two taps on the path, only the one nearer the sender is evaluated. Queue pairs that could not be followed (live) are left out: `flows_unjudged`. The title says \"at \
                least\" where the sender also had timeouts: packets lost at the end of what was in flight leave no gap and are not counted.\n\
                \n\
-               Figures are those of the latest episode (10 s without the signal end one), over 1 s at least; of several, longest recovery and largest episode are those of all.\n\
+               Figures are those of the latest episode ({EPISODE_GAP_NS} without the signal end one), over {LEAST_NS} at least; of several, longest recovery and largest episode are those of all.\n\
                \n\
                Links of one tap on which the same hosts lose packets at that time (the share `loss.same_pairs` of the host pairs of both or more) are one place, and one finding \
                (where.links, by_link); so are links that miss the share `loss.partial` of a flow's PSNs for good.",
@@ -150,8 +150,8 @@ pub(super) const DOWNSTREAM: Entry = Entry {
                If the reverse direction is not captured, every retransmission counts. Info, since loss, corruption and reordering downstream look the same: what the retransmissions \
                cost is `retry.storm`. If READs are repeated after a timeout, it is loss, graded as loss.before_tap.\n\
                \n\
-               Raised as loss.before_tap (`loss.episodes`, `loss.pair_episodes`, `loss.ratio`, `loss.critical_ratio`), as a share of episodes among packets. With two taps on the path, \
-               only the one nearer the receiver is evaluated. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least; links are joined as there.",
+               Same thresholds as loss.before_tap (`loss.episodes`, `loss.pair_episodes`, `loss.ratio`, `loss.critical_ratio`); the ratio is episodes per packet. With two taps on the path, \
+               only the one nearer the receiver is evaluated. Figures are those of the latest episode ({EPISODE_GAP_NS} without the signal end one), over {LEAST_NS} at least; links are joined as there.",
     advice: concat!(downstream!(), " ", lossless!()),
     caveat: "An episode may be several lost packets: how many is not visible here. Recovery and waiting are counted from the sender's silence before its go-back-N: the time until the NAK arrives is not visible here.",
     ..Entry::of(Problem::Loss)

@@ -145,11 +145,11 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
                 )
                 .step(
                     format!("Check that PFC is enabled for {class} on both sides of each of these links."),
-                    sender.and_then(Commands::pfc),
+                    sender.unwrap_or(Commands::NOWHERE).pfc(),
                 )
                 .step(
                     "Check trust mode and DSCP-to-priority mapping (NCCL_IB_TC sets the DSCP).",
-                    sender.and_then(Commands::qos),
+                    sender.unwrap_or(Commands::NOWHERE).qos(),
                 );
         with_own_loss(dropped, raise).into(found);
     }

@@ -47,7 +47,7 @@ pub(super) const ONE_OF: Entry = Entry {
     computed: "For each group of links that share a load (imbalance), by direction. Only pairs of hosts with flows on this link and on its peers are compared, so that a slow host does \
                not count against a link: their data on this link must amount to at least parallel.packets packets, of at least parallel.pairs host pairs and parallel.flows flows. Raised \
                when one of these holds:\n\
-               - The CE ratio is at least parallel.ce_ratio and at least parallel.factor times that of the peers.\n\
+               - The CE ratio is at least ecn.congestion_ratio and at least parallel.factor times that of the peers.\n\
                - The loss ratio (upstream and NAK episodes) is at least parallel.loss_ratio and at least parallel.factor times that of the peers.\n\
                - The median request-to-ACK latency is at least parallel.slower times that of the peers and parallel.slower_ns longer (flows with parallel.samples samples), in the share \
                parallel.agree of at least parallel.slow_pairs host pairs (with fewer host pairs: in that share of the flows, of at least parallel.flows_alone here and on the peers), and \
@@ -57,10 +57,10 @@ pub(super) const ONE_OF: Entry = Entry {
                slow: the delay of a queue varies, and holds up the ACKs of one direction alone.\n\
                \n\
                From parallel.even_load times the mean, where neither holds, the title says that the link may only be busier; else it owns links.imbalance, since what a slow link carries \
-               takes longer. CE and loss ratios are those of the latest episode (10 s without a mark or loss end one), over 1 s at least.\n\
+               takes longer. CE and loss ratios are those of the latest episode ({EPISODE_GAP_NS} without a mark or loss end one), over {LEAST_NS} at least.\n\
                \n\
                Marks on the link that ecn.congestion names are that finding, which then has the CE ratio of the peers (peers_ratio) and the steps of this one: not raised.",
-    advice: "Check that link and the switch ports at its ends: speed, lanes and FEC errors, egress queue, ECN thresholds and PFC pauses against its peers, and what else is routed over it. \
+    advice: "<eth>Check that link and the switch ports at its ends: speed, lanes and FEC errors, egress queue, ECN thresholds and PFC pauses against its peers, and what else is routed over it.</eth> \
                Take it out of the ECMP group to confirm.",
     caveat: "The fault may be on the path beyond this link, which its flows share. Latency covers the way of the request and of the ACK that passes the same link.",
     ..Entry::of(Problem::Congestion)
@@ -76,9 +76,6 @@ limits! {
     packets: u64 = 500,
         "minimum data packets on the link, of host pairs that use its peers too",
         "Ratios of a hundredth rest on five packets then";
-    ce_ratio: f64 = 0.01,
-        "minimum CE ratio on the link",
-        "As burst.incast_ce_ratio: one mark in a hundred keeps DCQCN throttled";
     loss_ratio: f64 = 0.001,
         "minimum loss ratio on the link",
         "Ten times loss.ratio: loss by chance hits one of few links more than the others";
@@ -241,7 +238,7 @@ impl<'a> Direction<'a> {
             |period| {
                 let part = |flow: &Flow| period.count(flow, Signal::CeMarked, flow.ecn_data.ce);
                 let of = |flow: &Flow| period.capable(input.facts, flow);
-                self.more(limits, link, part, of, limits.ce_ratio, WorseProperty::Marks)
+                self.more(limits, link, part, of, input.limits.ecn.congestion_ratio, WorseProperty::Marks)
             },
         );
         let loss = self.in_latest_span(link, &[Signal::Lost, Signal::LossDownstream], lost, |period| {
@@ -409,12 +406,12 @@ impl<'a> Direction<'a> {
 }
 
 /// The sentence about a link, one of `count`, and the signal that is worse.
-fn diagnosis(worst: &WorseLink<'_>, name: &str, count: usize) -> (String, LinkSignal) {
+fn diagnosis(worst: &WorseLink<'_>, name: &str, count: usize, ce: &str) -> (String, LinkSignal) {
     let ratio = |ratio| units::ratio(Some(ratio));
     match worst.worse {
         WorseProperty::Marks(here, there) => (
             format!(
-                "Congestion on {name}, one of {count} links: {} CE-marked, peers {}",
+                "Congestion on {name}, one of {count} links: {} {ce}-marked, peers {}",
                 ratio(here),
                 ratio(there)
             ),
@@ -442,7 +439,7 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &WorseLink<'_>, found: &mu
         return;
     }
     let name = short(worst.link);
-    let (diagnosis, signal) = diagnosis(worst, &name, group.links.len());
+    let (diagnosis, signal) = diagnosis(worst, &name, group.links.len(), input.facts.mark());
     let place = Place::link(input, worst.link, group.direction);
     let port = place.switch_port.as_ref().map_or_else(String::new, |port| format!(" ({port})"));
     let share = match worst.worse {
@@ -515,7 +512,7 @@ fn of_one_link(
     congestion.compare(group.links.clone(), group.direction);
     let speed = Commands::on(input, worst.link).link().map(|command| command.line);
     let port = congestion.place.switch_port.as_ref().map_or_else(String::new, |port| format!(" ({port})"));
-    let step = |text, command| Step { text, command, host: None };
+    let step = |text, command| Step { text, command, ..Step::default() };
     congestion.steps.insert(1, step(check_ends(&short(worst.link), &port), speed));
     congestion.steps.push(step(OUT_OF_GROUP.to_owned(), None));
 }

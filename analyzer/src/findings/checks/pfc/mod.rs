@@ -52,7 +52,7 @@ pub(super) const WRONG_PRIORITY: Entry = Entry {
     meaning: "One side pauses a priority for which the other has PFC disabled. Pauses for such a priority are not obeyed and packets are dropped; or traffic that \
                 should not be paused is paused.",
     computed: "A warning when at least pfc.frames pause frames were sent or received on a priority for which the host has PFC disabled (live), or that no DCBX frame \
-                 on the same link advertises as lossless (captures with such a frame), in the latest episode that has as many (10 s without a frame end one), or in all together.",
+                 on the same link advertises as lossless (captures with such a frame), in the latest episode that has as many ({EPISODE_GAP_NS} without a frame end one), or in all together.",
     advice: "Configure PFC identically on both sides of the link: dcb pfc show dev DEV (mlnx_qos -i DEV) on the host, priority-flow-control on the switch, and the \
                DSCP to priority map on both.",
     caveat: "Without DCB settings of the host and without DCBX in the capture the intended configuration is unknown.",
@@ -70,7 +70,7 @@ pub(super) const VICTIM: Entry = Entry {
     computed: "Live: a queue pair in RTS that was busy and whose PSNs did not advance between two readings, while the priority of RoCE was paused for at least half of that time. \
                Captures: data flows or READ requests silent for at least 1 ms, at least half of that time paused by another station on the link (with --link-speed).\n\
                \n\
-               A warning from pfc.victim_ms in the latest time of each, which 10 s without a stall end; figures are those of the queue pairs that stalled together last. Their \
+               Warning when a queue pair's latest stall episode lasts pfc.victim_ms ({EPISODE_GAP_NS} without a stall end one). Figures are those of the queue pairs that stalled together last. Their \
                retransmissions count with it, where none of their packets is lost upstream.",
     advice: "Find the source of the pauses (see pfc.storm); the queue pairs listed here are not at fault. If unrelated jobs suffer, use separate priorities, or \
                lower the ECN thresholds so that ECN acts before PFC.",

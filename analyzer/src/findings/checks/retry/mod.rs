@@ -29,7 +29,7 @@ use nak_episodes::NakEpisodes;
 /// Remedy if no other finding explains it.
 macro_rules! timers {
     () => {
-        "Transport timeouts are likely: compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 us * 2^n) with the latency, and look for paths that pause for long (PFC storms)."
+        "<eth>Transport timeouts are likely: compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 us * 2^n) with the latency, and look for paths that pause for long (PFC storms).</eth>"
     };
 }
 
@@ -76,11 +76,11 @@ pub(in crate::findings) const STORM: Entry = Entry {
     computed: "Per host pair: retransmissions of packets that had passed before, whatever the cause (flows[].loss.retransmitted; duplicates made by a mirror and reordered packets do not \
                count). A warning when they are the share `retry.ratio` of the packets sent and at least `retry.packets`.\n\
                \n\
-               The share `retry.asked_ratio` suffices between hosts that an info loss.after_tap names: their receivers send sequence-error NAKs for these packets, and the cost is \
+               The share `retry.nak_ratio` suffices between hosts that an info loss.after_tap names: their receivers send sequence-error NAKs for these packets, and the cost is \
                certain whether they were lost or reordered. Retransmissions that follow RNR NAKs do not count there. Its host pairs are one finding, which owns that loss.after_tap.\n\
                \n\
                Not raised where a loss finding of the same hosts and time owns them, or rnr.slow_receiver does (the share `retry.rnr_share` of them follows RNR NAKs). Queue pairs that \
-               could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
+               could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode ({EPISODE_GAP_NS} without the signal end one), over {LEAST_NS} at least.",
     advice: concat!(
         "Look for a finding that explains it: loss (upstream, downstream, between taps), rnr.slow_receiver, icrc.errors. Without one, look at timeouts. ",
         timers!(),
@@ -101,7 +101,7 @@ limits! {
     ratio: f64 = 0.2,
         "minimum retransmission ratio",
         "A healthy software stack under load shows up to 8 % in our captures; at a fifth the job loses a fifth of its bandwidth";
-    asked_ratio: f64 = 0.01,
+    nak_ratio: f64 = 0.01,
         "minimum retransmission ratio where receivers send sequence-error NAKs for packets that passed this tap",
         "As loss.ratio: with 100 packets in flight, a go-back-N sender that loses one in 10,000 retransmits this share";
     packets: u64 = 100,
@@ -290,7 +290,6 @@ fn decide(input: &Input<'_>, flow: Option<&Flow>, raise: Raise) -> Raise {
 
 /// Raises it between these hosts. `naks`: the receivers sent NAKs for packets that passed the tap; `None` where
 /// the retransmissions have another reason. `not_evaluated`: flows that could not be followed.
-#[expect(clippy::too_many_lines, reason = "a list of evidence and steps")]
 fn raise(
     input: &Input<'_>,
     hosts: &[(Address, Address)],
@@ -301,9 +300,41 @@ fn raise(
 ) {
     let Evaluated { period, what: storm, episodes } = judged;
     let flows = || storm.flows.iter().map(|(flow, _)| *flow);
+    let advice = advice(storm.reordered, hosts, known, found);
+    let (requester, responder) = ends::of_data(input, flows());
+    let mut raise = Raise::new(&STORM, Severity::Warning, headline(input, storm, naks.as_ref(), hosts))
+        .advice(&advice)
+        .reordered(storm.reordered)
+        .nak_episodes(naks.as_ref().map(|naks| naks.episodes), naks.as_ref().and_then(|naks| naks.what))
+        .evidence("retransmitted", storm.retransmitted)
+        .evidence("retransmitted_ratio", storm.ratio())
+        .evidence("packets", storm.packets)
+        .timeouts(Some(storm.timeouts))
+        .evidence("flows_unjudged", not_evaluated)
+        .evidence("rnr_resent", storm.after_rnr)
+        .flows(flows())
+        .place(Place::of_several(input, flows()))
+        .ends(requester, responder)
+        .impact(cost(period, storm))
+        .episodes(episodes.clone());
+    if storm.reordered > 0 || naks.is_some() {
+        raise = raise.owns(&[ids::RETRY_TIMEOUTS]);
+    }
+    steps(input, raise, storm, naks.is_some()).into(found);
+    known.add(found, found.len() - 1);
+}
+
+/// The title: what it is, how much, and between which hosts.
+fn headline(
+    input: &Input<'_>,
+    storm: &Pair<'_>,
+    naks: Option<&NakEpisodes>,
+    hosts: &[(Address, Address)],
+) -> String {
+    let flows = || storm.flows.iter().map(|(flow, _)| *flow);
     let percent = units::ratio(Some(storm.ratio()));
     let is_storm = storm.ratio() >= input.limits.retry.ratio;
-    let diagnosis = match &naks {
+    let diagnosis = match naks {
         // The receivers' NAKs and what they cost are one trouble.
         Some(NakEpisodes { what: Some(what), .. }) if !is_storm => {
             format!("{} downstream: {percent} retransmitted", what.name())
@@ -319,64 +350,42 @@ fn raise(
     let reordered = Some(storm.reordered).filter(|late| *late > 0 && !lost);
     let reordered =
         reordered.map_or_else(String::new, |late| format!(", {} out of order", units::count(late)));
-    let advice = advice(storm.reordered, hosts, known, found);
-    let (requester, responder) = ends::of_data(input, flows());
-    let place = Place::of_several(input, flows());
-    let first = flows().min_by_key(|flow| (&flow.link, flow.src, flow.dst, flow.dest_qp));
-    let here = first.map(|flow| Commands::near(input, flow, flow.src));
+    title(diagnosis, [reordered, title::hosts(hosts.iter().copied())])
+}
+
+/// Of what the flows retransmitted, the packets of the storm.
+fn cost(period: &Period, storm: &Pair<'_>) -> Impact {
     let cost = Cost {
         ratio: Some(storm.ratio()),
         signal: Signal::Retransmitted,
         waits: &[Wait::Timeout, Wait::RecoveryDownstream],
     };
-    let cost = impact(period, flows(), &cost);
-    // Of what the flows retransmitted, those stated.
+    let cost = impact(period, storm.flows.iter().map(|(flow, _)| *flow), &cost);
     let bytes = cost.goodput_lost_bytes.map(|bytes| {
         scaled(storm.retransmitted, bytes, cost.retransmissions.unwrap_or(storm.retransmitted).max(1))
     });
-    let cost = Impact { retransmissions: Some(storm.retransmitted), goodput_lost_bytes: bytes, ..cost };
-    let mut raise = Raise::new(
-        &STORM,
-        Severity::Warning,
-        title(diagnosis, [reordered, title::hosts(hosts.iter().copied())]),
-    )
-    .advice(&advice)
-    .reordered(storm.reordered)
-    .nak_episodes(naks.as_ref().map(|naks| naks.episodes), naks.as_ref().and_then(|naks| naks.what))
-    .evidence("retransmitted", storm.retransmitted)
-    .evidence("retransmitted_ratio", storm.ratio())
-    .evidence("packets", storm.packets)
-    .timeouts(Some(storm.timeouts))
-    .evidence("flows_unjudged", not_evaluated)
-    .evidence("rnr_resent", storm.after_rnr)
-    .flows(flows())
-    .place(place)
-    .ends(requester, responder)
-    .impact(cost)
-    .episodes(episodes.clone());
-    if storm.reordered > 0 || naks.is_some() {
-        raise = raise.owns(&[ids::RETRY_TIMEOUTS]);
-    }
+    Impact { retransmissions: Some(storm.retransmitted), goodput_lost_bytes: bytes, ..cost }
+}
+
+/// Adds the steps; `refused`: the receivers sent NAKs for packets that passed the tap.
+fn steps(input: &Input<'_>, mut raise: Raise, storm: &Pair<'_>, refused: bool) -> Raise {
+    let flows = || storm.flows.iter().map(|(flow, _)| *flow);
+    let first = flows().min_by_key(|flow| (&flow.link, flow.src, flow.dst, flow.dest_qp));
+    let here = first.map_or(Commands::NOWHERE, |flow| Commands::near(input, flow, flow.src));
     if storm.reordered > 0 {
         raise = raise
             .step("Check whether the switches spread the packets of a flow (adaptive routing, packet spraying).", ByHand::Switch)
             .step("Enable out-of-order placement on both NICs (NCCL_IB_ADAPTIVE_ROUTING).", ByHand::Job);
-    }
-    if naks.is_some() && storm.reordered == 0 {
+    } else if refused {
         raise = decide(input, flows().next(), raise);
     }
     if storm.timeouts > 0 {
         raise = raise.step(
             "Compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 µs × 2^n) with the latency of these flows.",
-            here.and_then(Commands::nccl_settings),
+            here.nccl_settings(),
         );
     }
     raise
-        .step(
-            "Check NIC counters for timeouts, retries and discards.",
-            here.and_then(Commands::rdma_counters),
-        )
-        .step("Check the port for pauses and drops.", here.and_then(Commands::nic_counters))
-        .into(found);
-    known.add(found, found.len() - 1);
+        .step("Check NIC counters for timeouts, retries and discards.", here.rdma_counters())
+        .step("Check the port for pauses and drops.", here.nic_counters())
 }

@@ -127,7 +127,7 @@ fn judge<'a>(
         let asked = pair.retransmitted.saturating_sub(pair.after_rnr);
         pair.retransmitted = asked;
         let ratio = pair.ratio();
-        let enough = asked >= limits.packets && ratio >= limits.asked_ratio;
+        let enough = asked >= limits.packets && ratio >= limits.nak_ratio;
         (enough && is_during(asking, period)).then_some((pair, Some(ratio)))
     };
     Some((NakEpisodes::of(asking), hosts, latest(&periods, whole(&flows), judge)?))

@@ -60,8 +60,8 @@ pub(in crate::findings) const STRAGGLER: Entry = Entry {
                If only the upstream neighbour of a host is visible at this tap, the finding states so and names no culprit. Only traffic that clearly belongs to a job has steps (see \
                steps.link in the report's fields).",
     advice: "Check that host first, not the network: GPU clocks and throttling (nvidia-smi -q -d PERFORMANCE), ECC and Xid errors (dmesg), CPU and NUMA placement \
-               of its process, storage or data loader, other jobs. For slow_transfer check its link: speed and lanes (ethtool, lspci -vv), CE marks, PFC pauses, loss \
-               on the path to the receiver. NCCL_DEBUG=INFO and the job's own timings confirm it.",
+               of its process, storage or data loader, other jobs. <eth>For slow_transfer check its link: speed and lanes (ethtool, lspci -vv), CE marks, PFC pauses, loss \
+               on the path to the receiver.</eth> NCCL_DEBUG=INFO and the job's own timings confirm it.",
     caveat: "Hosts whose data is not captured cannot be named: capture at several hosts, or at a switch. A host that computes longer in every step from the start \
                is indistinguishable from a pipeline stage.",
     ..Entry::of(Problem::Step)
@@ -202,11 +202,11 @@ fn named(
 /// Adds the steps and caveats; `flow`: one of data from the straggler.
 fn advised(mut raise: Raise, input: &Input<'_>, straggler: &StepStraggler, flow: Option<&Flow>) -> Raise {
     let waits_for = straggler.waits_for;
-    let here = Commands::on(input, &straggler.link);
+    let (here, ce) = (Commands::on(input, &straggler.link), input.facts.mark());
     if straggler.kind == "slow_transfer" {
         raise = raise
             .step(
-                format!("Check CE marks, pauses and loss from {waits_for} to {}.", straggler.dst),
+                format!("Check {ce} marks, pauses and loss from {waits_for} to {}.", straggler.dst),
                 ByHand::Reading,
             )
             .step(format!("Check link speed and lanes of {waits_for} and {}.", straggler.dst), here.link());
@@ -292,12 +292,12 @@ fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
     let Some(trend) = &steps.trend else { return };
     let Some((slower, growth_ns)) = slower_stretch(limits, steps) else { return };
     let (before, now) = (&trend.fastest, &slower.stretch);
+    let wire = format!(
+        "Check {} marks, pauses, loss and link speed since then: data takes longer on the wire.",
+        input.facts.mark()
+    );
     let (grew_ns, words, first) = match slower.grew_most {
-        "transfer" => (
-            slower.transfer_grew_ns,
-            "transfer",
-            "Check CE marks, pauses, loss and link speed since then: data takes longer on the wire.",
-        ),
+        "transfer" => (slower.transfer_grew_ns, "transfer", wire.as_str()),
         "wait" => (
             slower.wait_grew_ns,
             "waiting",

@@ -126,7 +126,10 @@ impl SlowPath<'_> {
         .flows([*flow])
         .place(Place::of(input, flow).hop(Hop::Downstream))
         .ends(requester, responder)
-        .step(format!("Check CE marks, pauses and loss from {} to {}.", flow.src, flow.dst), ByHand::Reading)
+        .step(
+            format!("Check {} marks, pauses and loss from {} to {}.", input.facts.mark(), flow.src, flow.dst),
+            ByHand::Reading,
+        )
         .step(
             format!("Check link speed, lanes and egress queue of the switch port towards {}.", flow.dst),
             here.link(),

@@ -1,10 +1,9 @@
 //! Resolves the user's `-i` names to the interfaces to attach to.
 
-use super::interface::{self, Framing, Interface, InterfaceKind};
+use super::interface::{Framing, Interface, InterfaceKind};
 use super::stack;
 use crate::host::error::{HostError, Result};
-use crate::host::rdma::{self, RdmaDevice};
-use crate::host::read::sysfs::SysRoot;
+use crate::host::rdma::RdmaDevice;
 
 /// An interface to attach to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,15 +21,6 @@ pub struct Chosen {
     pub targets: Vec<Target>,
     /// RDMA devices without an interface here, whose counters can still be read: name and reason.
     pub without_interface: Vec<(String, String)>,
-}
-
-/// The same as [`resolve`], with the interfaces and RDMA devices of the calling thread's network namespace.
-///
-/// # Errors
-/// Those of [`resolve`], and if the kernel does not respond.
-pub fn on_this_host(wanted: &[String]) -> Result<Chosen> {
-    let root = SysRoot::of_this_thread()?;
-    resolve(wanted, &interface::list_with_hardware(&root)?, &rdma::list(&root))
 }
 
 /// The interfaces for `wanted`: names of interfaces or RDMA devices, in that order and each once, and those of the

@@ -1,5 +1,7 @@
 use super::*;
-use crate::host::rdma::{LinkLayer, RdmaPort};
+use crate::host::net::interface::list_with_hardware;
+use crate::host::rdma::{self, LinkLayer, RdmaPort};
+use crate::host::read::sysfs::SysRoot;
 use crate::host::read::testing::{interface, root_or_skip, veth_pair};
 
 fn host() -> Vec<Interface> {
@@ -138,12 +140,16 @@ fn silence_to_come_is_foretold() {
 }
 
 #[test]
-fn a_real_host_is_asked() {
-    if !root_or_skip("a_real_host_is_asked") {
+fn the_interfaces_of_a_real_host_are_chosen() {
+    if !root_or_skip("the_interfaces_of_a_real_host_are_chosen") {
         return;
     }
+    let chosen = |wanted: &[String]| {
+        let root = SysRoot::of_this_thread()?;
+        resolve(wanted, &list_with_hardware(&root)?, &rdma::list(&root))
+    };
     let pair = veth_pair(1500);
-    let targets = pair.left.run(|| on_this_host(&["left0".to_owned()])).unwrap().unwrap();
+    let targets = pair.left.run(|| chosen(&["left0".to_owned()])).unwrap().unwrap();
     assert_eq!(targets.targets[0].interface.index, pair.left_index);
-    assert!(pair.left.run(|| on_this_host(&["right0".to_owned()])).unwrap().is_err());
+    assert!(pair.left.run(|| chosen(&["right0".to_owned()])).unwrap().is_err());
 }

@@ -3,7 +3,7 @@
 //! Either an ACK of what is retransmitted has passed this tap, and was lost between tap and requester; or the receiver
 //! acknowledges the first retransmissions with a PSN beyond them, and its ACK was lost upstream of the tap.
 
-use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::bth::{MASK24, psn_distance};
 
 use super::super::cause::Cause;
 use super::super::state::State;
@@ -11,7 +11,7 @@ use super::Sequence;
 
 /// True if `psn` is at or beyond `start`.
 pub(super) const fn reaches(psn: u32, start: u32) -> bool {
-    psn.wrapping_sub(start) & MASK24 < MASK24 / 2
+    psn_distance(start, psn) < MASK24 / 2
 }
 
 impl Sequence {

@@ -1,6 +1,6 @@
 //! The cause of a run, from what is observed around its first packet.
 
-use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::bth::{MASK24, psn_distance};
 use rocescope_common::wire::frame::UNKNOWN;
 
 use super::super::arrival::{Arrival, Nak};
@@ -103,8 +103,8 @@ impl Sequence {
             return;
         }
         let start = run.start;
-        let reach = arrival.psn.wrapping_sub(start) & MASK24;
-        let comes_to = |psn: u32| psn.wrapping_sub(start) & MASK24 <= reach || gap.contains(psn);
+        let reach = psn_distance(start, arrival.psn);
+        let comes_to = |psn: u32| psn_distance(start, psn) <= reach || gap.contains(psn);
         if passed_before && self.explains(arrival, comes_to) {
             self.explained_runs += 1;
             if let Some(run) = self.state.run_mut() {
@@ -150,7 +150,7 @@ impl Sequence {
     pub(super) fn note_restart(&mut self, arrival: &Arrival<'_>, before: Option<u32>) {
         let since_ns = arrival.last_ns.max(arrival.responded_ns.unwrap_or(0));
         let paused = arrival.time_ns.saturating_sub(since_ns) >= TIMEOUT_PAUSE_NS;
-        let ahead = |before: u32| arrival.psn.wrapping_sub(before) & MASK24;
+        let ahead = |before: u32| psn_distance(before, arrival.psn);
         if paused || !before.is_some_and(|before| (1..MASK24 / 2).contains(&ahead(before))) {
             self.restarted_at(arrival);
         }
@@ -184,7 +184,7 @@ impl Sequence {
         let right_before = run.start.wrapping_sub(1) & MASK24;
         let paused = run.pause_ns >= TIMEOUT_PAUSE_NS;
         let from_first = run.start == arrival.first;
-        let behind = |psn: u32| psn.wrapping_sub(run.start) & MASK24;
+        let behind = |psn: u32| psn_distance(run.start, psn);
         let all = behind(arrival.expected);
         // A READ takes a PSN for each packet of its response: how far the requests go back says the latest of them.
         let back = match behind(arrival.last_psn) {
@@ -208,7 +208,7 @@ impl Sequence {
         let nak_already_answered = nak.as_ref().is_some_and(is_already_answered);
         let shortly_before = |nak: &Nak| {
             (arrival.answers_slot == UNKNOWN || nak.slot == arrival.answers_slot)
-                && run.start.wrapping_sub(nak.psn) & MASK24 < SHORTLY
+                && psn_distance(nak.psn, run.start) < SHORTLY
         };
         let nak_before =
             paused && arrival.nak(shortly_before, 0).is_some_and(|nak| !is_already_answered(&nak));
@@ -226,7 +226,7 @@ impl Sequence {
             gap_ahead: self.gaps.any_between(run.start, arrival.expected),
             back,
             from_first,
-            before_first: all.saturating_sub(arrival.expected.wrapping_sub(arrival.first) & MASK24),
+            before_first: all.saturating_sub(psn_distance(arrival.first, arrival.expected)),
             acked: arrival
                 .all_acked
                 .is_some_and(|psn| reaches(psn, arrival.expected.wrapping_sub(1) & MASK24)),

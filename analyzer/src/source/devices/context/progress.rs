@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn retries_have_a_begin_and_an_end() {
+    fn retries_begin_and_end() {
         let mut rules = Rules::default();
         learn_idle(&mut rules, &context(5, 5));
         let reading = |second: u64, retries: u8| {

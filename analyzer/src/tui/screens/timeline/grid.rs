@@ -75,7 +75,7 @@ pub struct Chart {
 /// The columns of a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tui::screens) struct Grid {
-    /// Begin of the first column.
+    /// Beginning of the first column.
     pub(in crate::tui::screens) from_ns: u64,
     /// Length of a column.
     pub(in crate::tui::screens) column_ns: u64,
@@ -95,7 +95,7 @@ impl Grid {
         (at < self.columns).then_some(at)
     }
 
-    /// Begin of a column.
+    /// Beginning of a column.
     pub(in crate::tui::screens) fn start(self, column: usize) -> u64 {
         self.from_ns.saturating_add(self.column_ns.saturating_mul(column as u64))
     }

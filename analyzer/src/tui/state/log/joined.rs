@@ -65,11 +65,6 @@ impl Retransmissions {
     }
 }
 
-/// The first PSN that is missing.
-fn first_missing(event: &EventSample) -> u32 {
-    event.psn.wrapping_sub(event.missing) & 0x00FF_FFFF
-}
-
 impl Entry {
     /// Notes the gap of an event of this entry, which a NAK may answer.
     pub(super) fn expect_answer(&mut self, event: &EventSample) {
@@ -79,7 +74,7 @@ impl Entry {
         if self.joined.open.len() == KEPT {
             self.joined.open.pop_front();
         }
-        self.joined.open.push_back((first_missing(event), event.time_ns));
+        self.joined.open.push_back((event.first_missing(), event.time_ns));
     }
 
     fn is_gap(&self) -> bool {

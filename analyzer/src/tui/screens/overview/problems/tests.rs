@@ -141,7 +141,8 @@ fn each_problem_in_a_line_has_its_time() {
 fn steps_name_their_problem_and_commands_are_whole() {
     let command = "ethtool -S rail0 | grep -iE 'discard|drop|buf|pause|err'";
     let mut one = lossy("Loss upstream of rail0,1: 294 of 17,182 packets", 9);
-    let step = Step { text: "Check port rail0.".to_owned(), command: Some(command.to_owned()), host: None };
+    let step =
+        Step { text: "Check port rail0.".to_owned(), command: Some(command.to_owned()), ..Step::default() };
     one.steps = vec![step];
     let lines = texts(&steps(&[lossy("Drops", 9), one.clone()], 40, 9, true));
     assert_eq!(lines[1], " DO NEXT for loss upstream of rail0,1");

@@ -45,7 +45,7 @@ impl TimeText {
                 let bare = format!("end {}", at(last));
                 Self::new(finding, end, vec![format!("ended {}", at(last))], lasted, bare)
             }
-            // It has a begin, which is not known.
+            // It has a beginning, which is not known.
             _ if !finding.episodes.is_empty() => {
                 let bare = UNKNOWN_START.to_owned();
                 Self { enough: vec![bare.clone()], bare, ..Self::default() }

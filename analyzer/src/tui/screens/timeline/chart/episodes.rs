@@ -92,7 +92,7 @@ impl<'a> Picture<'a> {
         links
     }
 
-    /// Times at which the finding held: begin, end and the time between.
+    /// Times at which the finding held: beginning, end and the time between.
     fn episodes(&self, finding: &Finding) -> Line<'static> {
         let Grid { columns, .. } = self.grid;
         let last_ns = self.data.over_time.range().map_or(0, |(_, last)| last.saturating_sub(1));
