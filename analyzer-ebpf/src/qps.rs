@@ -150,8 +150,8 @@ pub fn rocescope_qp_queried(ctx: RetProbeContext) -> u32 {
     0
 }
 
-/// A queue pair is about to go. Processes share one that is the target of XRC and have a handle each, which is destroyed
-/// by the same function: the queue pair lives on until it is called for that itself.
+/// A queue pair is about to go. Processes share one that is the target of XRC and have a handle each, which the same
+/// function destroys: the queue pair lives on until it is called for that itself.
 #[kprobe]
 pub fn rocescope_qp_destroyed(ctx: ProbeContext) -> u32 {
     let Some(qp) = ctx.arg::<u64>(0) else { return 0 };

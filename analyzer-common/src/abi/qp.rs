@@ -55,7 +55,7 @@ pub mod kind {
     pub const CREATED: u8 = 1;
     /// A queue pair was modified, or that failed (`ib_modify_qp_with_udata`, `ib_modify_qp`).
     pub const MODIFIED: u8 = 2;
-    /// A queue pair is about to go (`ib_destroy_qp_user`); not one of its handles, if the kernel's types tell them apart.
+    /// A queue pair is about to go (`ib_destroy_qp_user`); not one of its handles, if BTF has `ib_qp.real_qp`.
     pub const DESTROYED: u8 = 3;
     /// The attributes of a queue pair as its device reports them (`ib_query_qp`), asked for by rocescope.
     pub const QUERIED: u8 = 4;

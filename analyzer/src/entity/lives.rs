@@ -98,8 +98,9 @@ pub struct QpControl {
     /// Address of the other end. Null: not connected, or neither of the two shows it.
     pub dst: Option<IpAddr>,
     /// UDP source port of its packets: that of the NIC's own context, else computed as the kernel does
-    /// (`rdma_get_udp_sport`). Null: no peer (not connected, UD, GSI), not seen, or the driver leaves it to the firmware
-    /// (bnxt_re, EFA), sends another by version (ionic), or has another rule (irdma and rxe before kernel 5.17).
+    /// (`rdma_get_udp_sport`). Null: no peer (not connected, UD, GSI), not seen, or the driver leaves it to the
+    /// firmware (bnxt_re, EFA), sends another by version (ionic), or has another rule (irdma and rxe before kernel
+    /// 5.17).
     pub udp_port: Option<u16>,
     /// Flow label of its path, from which drivers that compute `udp_port` take it; 0: none, they take it from both
     /// queue pair numbers. Null: as `dst`.

@@ -2,7 +2,7 @@
 //! bytes with a driver-specific layout.
 //!
 //! Layouts come only from public definitions, and none has been compared with hardware. A context is therefore
-//! accepted only if it names the same peer as the kernel, or lies where such a one of the same device does ([`decode`]).
+//! accepted only if it names the same peer as the kernel, or lies where such a one of its device does ([`decode`]).
 //!
 //! | driver | layout |
 //! |---|---|

@@ -164,8 +164,7 @@ impl Asker {
         self.firmware.as_ref().is_some_and(|firmware| firmware.reaches(device))
     }
 
-    /// Sets the existing queue pairs that the kernel does not list, reached or not. Call it before those of the kernel's
-    /// list.
+    /// Sets the existing queue pairs that the kernel does not list, reached or not. Call it before those of its list.
     pub fn take_past_verbs(&mut self, qps: Vec<QueuePair>) {
         (self.past_verbs, self.unreached) = qps.into_iter().partition(|qp| self.reaches(&qp.device));
     }
@@ -404,8 +403,8 @@ impl Asker {
             Err(error) => {
                 self.cost.failed += 1;
                 device.undecoded = Some((key.1, bytes.len() as u64, error.to_string()));
-                // A wrong layout concerns the whole device; a short answer may concern one queue pair, and one without a
-                // peer waits for another one.
+                // A wrong layout concerns the whole device; a short answer may concern one queue pair, and one
+                // without a peer waits for another.
                 let is_own = matches!(error, Undecodable::Incomplete | Undecodable::Unconfirmed);
                 if !device.answered && !device.firmware_answered && !is_own
                     || error == Undecodable::NoDefinition
