@@ -82,8 +82,7 @@ impl QpProbes {
         let modules = Modules::of(root);
         let layout = qp_types::layout(root).map_err(|why| anyhow!(why))?;
         let (offsets, bnxt) = (CommandOffsets::read(root), qp_types::bnxt_offset(root));
-        let of = layout.programs;
-        let pid = std::process::id();
+        let (of, pid) = (layout.programs, std::process::id());
         let mut loader = EbpfLoader::new();
         if let Ok(offsets) = &offsets {
             loader.override_global("CORE_DEVICE", &offsets.device, true).override_global(
@@ -135,10 +134,7 @@ impl QpProbes {
             Ok(_) => Devx::attach(&mut ebpf).map_err(|error| format!("{error:#}")),
             Err(why) => Err(why),
         };
-        absent.extend(attach_bnxt(&mut ebpf, root, bnxt));
-        if process::has_numbers_of_host(root) == Some(false) {
-            absent.push(("ib_query_qp".to_owned(), process::NO_OWN_QUERIES.to_owned()));
-        }
+        absent.extend(attach_bnxt(&mut ebpf, root, bnxt).into_iter().chain(own_queries(root)));
         let records = ebpf.take_map(QP_RECORDS).context("the kernel object has no records")?.try_into()?;
         let counts = ebpf.take_map(QP_COUNTS).context("the kernel object has no counts")?.try_into()?;
         let entered = ebpf.take_map(QP_CALLS).context("the kernel object has no calls")?.try_into()?;
@@ -279,6 +275,12 @@ fn attach_bnxt(ebpf: &mut Ebpf, root: &HostRoot, offset: Result<u32, String>) ->
     let (function, program) = REASONS;
     let attached = offset.map_err(|why| anyhow!(why)).and_then(|_| attach(ebpf, program, function));
     attached.err().map(|why| (function.to_owned(), format!("{why:#}")))
+}
+
+/// The probe of queries, and the reason for which it does not see those of this process.
+fn own_queries(root: &HostRoot) -> Option<(String, String)> {
+    let why = process::NO_OWN_QUERIES.to_owned();
+    (process::has_numbers_of_host(root) == Some(false)).then(|| ("ib_query_qp".to_owned(), why))
 }
 
 /// Identity of the modules with probes: the directory of a module is a new one after reloading.

@@ -41,6 +41,14 @@ pub enum Undecodable {
     Unconfirmed,
 }
 
+impl Undecodable {
+    /// True if it may concern one queue pair of a device.
+    #[must_use]
+    pub const fn is_of_one(self) -> bool {
+        matches!(self, Self::Incomplete | Self::Unconfirmed)
+    }
+}
+
 /// Which of the possible places of the context in the answers of a device has it, learned from queue pairs whose peer
 /// the kernel names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -385,10 +385,7 @@ impl Asker {
         };
         match decoded {
             Ok(mut context) => {
-                context.acked_psn = context.acked_psn.filter(|_| qp.has_acked_psn());
-                if !qp.may_time_out() {
-                    context.forget_retries();
-                }
+                qp.reduce(&mut context);
                 *(if firmware.is_some() { &mut device.firmware_answered } else { &mut device.answered }) =
                     true;
                 device.rules.learn(&context, qp.progress.as_ref());
@@ -403,10 +400,8 @@ impl Asker {
             Err(error) => {
                 self.cost.failed += 1;
                 device.undecoded = Some((key.1, bytes.len() as u64, error.to_string()));
-                // A wrong layout concerns the whole device; a short answer may concern one queue pair, and one
-                // without a peer waits for another.
-                let is_own = matches!(error, Undecodable::Incomplete | Undecodable::Unconfirmed);
-                if !device.answered && !device.firmware_answered && !is_own
+                // A wrong layout concerns the whole device.
+                if !device.answered && !device.firmware_answered && !error.is_of_one()
                     || error == Undecodable::NoDefinition
                 {
                     device.refused = Some(format!("{} bytes read from {driver}, but {error}", bytes.len()));
@@ -487,10 +482,15 @@ impl Qp {
         !matches!(self.kind, Some("UC" | "XRC_TGT"))
     }
 
-    /// True if its context has the PSN that one peer has acknowledged last. The field of others never moves, as for UC,
-    /// or is that of the latest of many peers (DC).
-    fn has_acked_psn(&self) -> bool {
-        matches!(self.kind, Some("RC" | "XRC_INI"))
+    /// Removes what its kind does not have: a PSN that its one peer has acknowledged (that field never moves for UC,
+    /// and for DC is that of the latest of many peers), retries.
+    fn reduce(&self, context: &mut QpContext) {
+        if !matches!(self.kind, Some("RC" | "XRC_INI")) {
+            context.acked_psn = None;
+        }
+        if !self.may_time_out() {
+            context.forget_retries();
+        }
     }
 
     fn take(&mut self, context: QpContext, read: Timestamps, counted: PortCounts, rules: &Rules) {
