@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::missed::Missed;
-use crate::analysis::{Facts, FieldChange, Flow, changed};
+use crate::analysis::{Facts, FieldChange, Flow, Loss, changed};
 use crate::metrics::taps::{TapPair, are_parallel};
 use crate::sample::{Address, Sample, address};
 use crate::util::map::{Map, Set};
@@ -256,10 +256,21 @@ impl BetweenTaps<'_> {
 }
 
 /// Of the packets that the second tap did not see, those that reached the receiver: packets that its sender never
-/// retransmitted. `is_proof`: that shows it. It does not of UC, which retransmits nothing, nor of a sender that retried
-/// in vain, which had no chance to.
-pub(super) fn arrived(vanished: u64, unfilled: u64, is_proof: bool) -> u64 {
-    if is_proof { unfilled.min(vanished) } else { 0 }
+/// retransmitted, `unfilled` at the second tap by their PSNs. A READ request takes an unknown number of PSNs and need
+/// not leave a gap: no more were lost than the first tap saw retransmitted, where that is known. `is_proof`: that shows
+/// it. It does not of UC, which retransmits nothing, nor of a sender that retried in vain, which had no chance to.
+pub(super) fn arrived(vanished: u64, unfilled: u64, again: Option<u64>, is_proof: bool) -> u64 {
+    let never_again = again.map_or(0, |again| vanished.saturating_sub(again));
+    if is_proof { unfilled.max(never_again).min(vanished) } else { 0 }
+}
+
+/// Packets that the first tap saw again, of a flow of nothing but requests: ACKs are never retransmitted.
+fn retransmitted(near: &Flow, far: &Flow) -> Option<u64> {
+    let requests = |flow: &Flow| flow.ack.acks == 0 && flow.psn_responses.is_none();
+    let again = |loss: Loss| loss.lost + loss.retransmissions() + loss.mirrored.or_zero();
+    let followed = near.psn.is_some() && near.loss_unfollowed.is_none() && requests(near) && requests(far);
+    let cnps = near.cnp_packets.saturating_sub(far.cnp_packets);
+    near.loss.get().filter(|_| followed).map(|loss| again(loss) + cnps)
 }
 
 impl Facts {
@@ -303,7 +314,8 @@ impl Facts {
             };
             let sum = pairs.entry((from, to, src, dst)).or_insert(new);
             sum.matched += tap.packets_matched;
-            let in_vain = self.at(from, tap).is_some_and(|flow| self.ends_in_vain(flow));
+            let near = self.at(from, tap);
+            let in_vain = near.is_some_and(|flow| self.ends_in_vain(flow));
             let at_end = tap.vanished_at_end.filter(|_| in_vain);
             let vanished = vanished + at_end.unwrap_or(0);
             if vanished == 0 {
@@ -311,7 +323,9 @@ impl Facts {
             }
             let Some(flow) = self.at(to, tap) else { continue };
             let is_proof = !flow.is_uc() && !in_vain;
-            let sequenced = arrived(vanished, flow.losses_sum(|loss| loss.unfilled.or_zero()), is_proof);
+            let again = near.and_then(|near| retransmitted(near, flow));
+            let unfilled = flow.losses_sum(|loss| loss.unfilled.or_zero());
+            let sequenced = arrived(vanished, unfilled, again, is_proof);
             let answers = self.answers_missed(&captures, to, tap, (flow, vanished - sequenced, is_proof));
             let missed = sequenced + answers;
             sum.vanished += vanished - missed;
@@ -349,7 +363,7 @@ impl Facts {
                 continue;
             }
             let unfilled = far.losses_sum(|loss| loss.unfilled.or_zero());
-            let missed = arrived(tap.vanished.unwrap_or(0), unfilled, true);
+            let missed = arrived(tap.vanished.unwrap_or(0), unfilled, retransmitted(near, far), true);
             captures.note(to, tap.packets_matched + missed, missed);
             let [_, behind] = tap.only_at;
             captures.note(from, tap.packets_matched + behind, behind);
@@ -423,8 +437,38 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::Options;
     use crate::analysis::fixtures::everything;
-    use crate::analysis::{Loss, Options};
+
+    /// READ requests at two taps, of which the second capture lacks 13; some are retransmitted at the first.
+    #[test]
+    fn no_more_requests_are_lost_than_are_retransmitted() {
+        let of = |rereads: u64| {
+            let mut facts = Facts::of(&everything(), &Options::default());
+            let flow = facts.flows.iter().find(|flow| flow.psn.is_some() && !flow.is_uc()).unwrap().clone();
+            let loss = Loss { rereads: rereads.into(), ..Loss::default() };
+            let mut requests = Flow {
+                psn_responses: None,
+                loss: Some(loss).into(),
+                loss_responses: None.into(),
+                loss_unfollowed: None,
+                ..flow
+            };
+            requests.ack.acks = 0;
+            facts.flows =
+                ["a", "b"].iter().map(|link| Flow { link: (*link).into(), ..requests.clone() }).collect();
+            let name = (requests.src, requests.dst, requests.dest_qp);
+            facts.taps = vec![TapFlow {
+                packets_matched: 1_216,
+                vanished: Some(13),
+                only_at: [13, 0],
+                ..TapFlow::empty(name, ["a", "b"])
+            }];
+            let lost = facts.between_taps();
+            lost.iter().map(|one| (one.vanished, one.missed)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
+        };
+        assert_eq!((of(0), of(2), of(20)), ((0, 13), (2, 11), (13, 0)));
+    }
 
     /// Two hosts at two taps, requests one way and ACKs the other: ACKs that the second capture does not show, where it
     /// misses some requests and where it misses none, and where the requester waited for some.
