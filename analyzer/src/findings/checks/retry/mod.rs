@@ -320,7 +320,7 @@ fn raise(
     let reordered =
         reordered.map_or_else(String::new, |late| format!(", {} out of order", units::count(late)));
     let advice = advice(storm.reordered, hosts, known, found);
-    let (requester, responder) = ends::of_data(input, flows());
+    let (requester, responder) = ends::of_lost(input, flows());
     let place = Place::of_several(input, flows());
     let first = flows().min_by_key(|flow| (&flow.link, flow.src, flow.dst, flow.dest_qp));
     let here = first.map(|flow| Commands::near(input, flow, flow.src));
