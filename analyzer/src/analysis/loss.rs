@@ -110,6 +110,12 @@ pub struct LastNaks {
     pub remote_access_error: Option<u64>,
     /// Code 3. Unit: Unix ns. Null: as `rnr`.
     pub remote_operational_error: Option<u64>,
+    /// Code 4.
+    #[serde(skip)]
+    pub invalid_rd_request: Option<u64>,
+    /// All other codes.
+    #[serde(skip)]
+    pub reserved: Option<u64>,
 }
 
 impl LastNaks {
@@ -117,14 +123,17 @@ impl LastNaks {
     pub(crate) fn of(naks: &Naks, stats: &Stats) -> Self {
         let last =
             |naks: NakTally, counted: u64| (counted > 0 && naks.count >= counted).then_some(naks.last_ns);
-        let [sequence, invalid, access, operational, ..] = naks.codes;
-        let [sequence_errors, invalid_requests, access_errors, operational_errors, ..] = stats.rare.naks;
+        let [sequence, invalid, access, operational, invalid_rd, reserved] = naks.codes;
+        let [sequence_errors, invalid_requests, access_errors, operational_errors, rd_errors, others] =
+            stats.rare.naks;
         Self {
             rnr: last(naks.rnr, stats.rare.rnr_naks),
             psn_sequence_error: last(sequence, sequence_errors),
             invalid_request: last(invalid, invalid_requests),
             remote_access_error: last(access, access_errors),
             remote_operational_error: last(operational, operational_errors),
+            invalid_rd_request: last(invalid_rd, rd_errors),
+            reserved: last(reserved, others),
         }
     }
 }

@@ -165,6 +165,8 @@ fn fill_loss(flow: &mut Flow) {
         invalid_request: known,
         remote_access_error: known,
         remote_operational_error: known,
+        invalid_rd_request: known,
+        reserved: known,
     };
     flow.last_naks_ns = Some(last).into();
 }
