@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::missed::Missed;
 use crate::analysis::{Facts, FieldChange, Flow, Loss, changed};
-use crate::metrics::taps::{TapPair, are_parallel};
+use crate::metrics::taps::{LatestOfSize, TapPair, are_parallel};
 use crate::sample::{Address, Sample, address};
 use crate::util::map::{Map, Set};
 use crate::util::numbers::share;
@@ -55,9 +55,12 @@ pub struct TapFlow {
     pub vanished_at_end: Option<u64>,
     /// Largest payload among the packets that both links saw. Unit: bytes.
     pub largest_matched: u32,
-    /// Of the packets in `vanished` and `vanished_at_end`: those with more payload than `largest_matched`. Null: there
-    /// was none, or the order is not known.
+    /// Of the packets in `vanished` and `vanished_at_end`: those with more payload than any later packet of the flow
+    /// that both links saw. Null: there was none, or the order is not known.
     pub vanished_large: Option<LostLarge>,
+    /// The latest packets that both links saw, by size; times at the first.
+    #[serde(skip)]
+    pub latest_matched: Vec<LatestOfSize>,
     /// Header fields that differ between the links in the same packets, most packets first. CE marks set on
     /// the path are in `marked`.
     pub changed: Vec<FieldChange>,
@@ -72,7 +75,7 @@ pub struct TapFlow {
     pub delay_change_ns: DelayChange,
 }
 
-/// Packets larger than any that arrived.
+/// Packets larger than any that arrived later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LostLarge {
@@ -167,6 +170,7 @@ fn build(sample: &Sample, pair: &TapPair, packets: &Map<FlowKey, u64>) -> TapFlo
             first_ns: gone.large_ns.0,
             last_ns: gone.large_ns.1,
         }),
+        latest_matched: pair.sizes.clone(),
         changed: changed::changes(pair),
         changed_not_compared: pair.not_passed,
         marked: ordered.then(|| changed::marked(pair)),
@@ -204,12 +208,25 @@ impl TapFlow {
             vanished_at_end: Some(0),
             largest_matched: 0,
             vanished_large: None,
+            latest_matched: Vec::new(),
             changed: Vec::new(),
             changed_not_compared: 0,
             marked: Some(0),
             router_hops: None,
             delay_change_ns: DelayChange { min: 0, max: 0, drift: 0, points: Vec::new() },
         }
+    }
+
+    /// Largest payload of the packets that both links saw after this time, by the clock of the first.
+    pub(crate) fn largest_since(&self, time_ns: u64) -> u32 {
+        let later = self.latest_matched.iter().find(|latest| latest.at_ns[0] > time_ns);
+        later.map_or(0, |latest| latest.payload.into())
+    }
+
+    /// Packets that both links saw after the latest of those up to this time that none as large followed.
+    pub(crate) fn matched_since(&self, time_ns: u64) -> u64 {
+        let until = self.latest_matched.iter().rev().find(|latest| latest.at_ns[0] <= time_ns);
+        self.packets_matched.saturating_sub(until.map_or(0, |latest| latest.matched))
     }
 
     const fn name(&self) -> Name {
@@ -429,7 +446,7 @@ impl Facts {
     }
 
     /// True if requests are retried in vain, those of this flow or those that it answers.
-    fn ends_in_vain(&self, flow: &Flow) -> bool {
+    pub(crate) fn ends_in_vain(&self, flow: &Flow) -> bool {
         flow.is_retried_in_vain() || self.requests_answered_by(flow).any(Flow::is_retried_in_vain)
     }
 }

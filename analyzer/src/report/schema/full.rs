@@ -227,6 +227,7 @@ fn tap_flow(id: &FlowId) -> TapFlow {
         not_compared: [Some(2), None],
         vanished_at_end: Some(2),
         largest_matched: 512,
+        latest_matched: Vec::new(),
         vanished_large: Some(LostLarge {
             packets: 1,
             smallest: 1024,
