@@ -515,6 +515,8 @@ impl AtLink<'_> {
             self.doubtful += one.doubtful;
         }
         let psns = [flow.psn, counted_responses(flow)];
+        // Parallel links show the rest.
+        let shared = flow.spray.as_ref().is_some_and(|spray| spray.planes.is_some());
         self.alone |= flow.lost_upstream.get().is_none() && upstream.iter().any(|one| one.lost > 0);
         for (i, (loss, psn)) in flow.losses().into_iter().zip(psns).enumerate() {
             match (loss, psn) {
@@ -526,7 +528,7 @@ impl AtLink<'_> {
                     self.downstream(downstream[i], &loss, answers, around.all_arrive(flow));
                     self.rnr_resent += loss.rnr_resent.or_zero();
                     self.reordered += loss.recovered;
-                    self.unfilled += loss.unfilled.or_zero();
+                    self.unfilled += if shared { 0 } else { loss.unfilled.or_zero() };
                     self.retransmitted += loss.retransmitted;
                     self.rereads += loss.rereads.or_zero();
                     self.missing += psn.map_or(0, |psn| psn.missing);
