@@ -110,6 +110,12 @@ pub struct LastNaks {
     pub remote_access_error: Option<u64>,
     /// Code 3. Unit: Unix ns. Null: as `rnr`.
     pub remote_operational_error: Option<u64>,
+    /// Code 4.
+    #[serde(skip)]
+    pub invalid_rd_request: Option<u64>,
+    /// All other codes.
+    #[serde(skip)]
+    pub reserved: Option<u64>,
 }
 
 impl LastNaks {
@@ -117,14 +123,17 @@ impl LastNaks {
     pub(crate) fn of(naks: &Naks, stats: &Stats) -> Self {
         let last =
             |naks: NakTally, counted: u64| (counted > 0 && naks.count >= counted).then_some(naks.last_ns);
-        let [sequence, invalid, access, operational, ..] = naks.codes;
-        let [sequence_errors, invalid_requests, access_errors, operational_errors, ..] = stats.rare.naks;
+        let [sequence, invalid, access, operational, invalid_rd, reserved] = naks.codes;
+        let [sequence_errors, invalid_requests, access_errors, operational_errors, rd_errors, others] =
+            stats.rare.naks;
         Self {
             rnr: last(naks.rnr, stats.rare.rnr_naks),
             psn_sequence_error: last(sequence, sequence_errors),
             invalid_request: last(invalid, invalid_requests),
             remote_access_error: last(access, access_errors),
             remote_operational_error: last(operational, operational_errors),
+            invalid_rd_request: last(invalid_rd, rd_errors),
+            reserved: last(reserved, others),
         }
     }
 }
@@ -506,6 +515,8 @@ impl AtLink<'_> {
             self.doubtful += one.doubtful;
         }
         let psns = [flow.psn, counted_responses(flow)];
+        // Parallel links show the rest.
+        let shared = flow.spray.as_ref().is_some_and(|spray| spray.planes.is_some());
         self.alone |= flow.lost_upstream.get().is_none() && upstream.iter().any(|one| one.lost > 0);
         for (i, (loss, psn)) in flow.losses().into_iter().zip(psns).enumerate() {
             match (loss, psn) {
@@ -517,7 +528,7 @@ impl AtLink<'_> {
                     self.downstream(downstream[i], &loss, answers, around.all_arrive(flow));
                     self.rnr_resent += loss.rnr_resent.or_zero();
                     self.reordered += loss.recovered;
-                    self.unfilled += loss.unfilled.or_zero();
+                    self.unfilled += if shared { 0 } else { loss.unfilled.or_zero() };
                     self.retransmitted += loss.retransmitted;
                     self.rereads += loss.rereads.or_zero();
                     self.missing += psn.map_or(0, |psn| psn.missing);

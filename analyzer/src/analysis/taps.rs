@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::missed::Missed;
-use crate::analysis::{Facts, FieldChange, Flow, changed};
-use crate::metrics::taps::{TapPair, are_parallel};
+use crate::analysis::{Facts, FieldChange, Flow, Loss, changed};
+use crate::metrics::taps::{LatestOfSize, TapPair, are_parallel};
 use crate::sample::{Address, Sample, address};
 use crate::util::map::{Map, Set};
 use crate::util::numbers::share;
@@ -55,9 +55,12 @@ pub struct TapFlow {
     pub vanished_at_end: Option<u64>,
     /// Largest payload among the packets that both links saw. Unit: bytes.
     pub largest_matched: u32,
-    /// Of the packets in `vanished` and `vanished_at_end`: those with more payload than `largest_matched`. Null: there
-    /// was none, or the order is not known.
+    /// Of the packets in `vanished` and `vanished_at_end`: those with more payload than any later packet of the flow
+    /// that both links saw. Null: there was none, or the order is not known.
     pub vanished_large: Option<LostLarge>,
+    /// The latest packets that both links saw, by size; times at the first.
+    #[serde(skip)]
+    pub latest_matched: Vec<LatestOfSize>,
     /// Header fields that differ between the links in the same packets, most packets first. CE marks set on
     /// the path are in `marked`.
     pub changed: Vec<FieldChange>,
@@ -72,7 +75,7 @@ pub struct TapFlow {
     pub delay_change_ns: DelayChange,
 }
 
-/// Packets larger than any that arrived.
+/// Packets larger than any that arrived later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LostLarge {
@@ -167,6 +170,7 @@ fn build(sample: &Sample, pair: &TapPair, packets: &Map<FlowKey, u64>) -> TapFlo
             first_ns: gone.large_ns.0,
             last_ns: gone.large_ns.1,
         }),
+        latest_matched: pair.sizes.clone(),
         changed: changed::changes(pair),
         changed_not_compared: pair.not_passed,
         marked: ordered.then(|| changed::marked(pair)),
@@ -204,12 +208,25 @@ impl TapFlow {
             vanished_at_end: Some(0),
             largest_matched: 0,
             vanished_large: None,
+            latest_matched: Vec::new(),
             changed: Vec::new(),
             changed_not_compared: 0,
             marked: Some(0),
             router_hops: None,
             delay_change_ns: DelayChange { min: 0, max: 0, drift: 0, points: Vec::new() },
         }
+    }
+
+    /// Largest payload of the packets that both links saw after this time, by the clock of the first.
+    pub(crate) fn largest_since(&self, time_ns: u64) -> u32 {
+        let later = self.latest_matched.iter().find(|latest| latest.at_ns[0] > time_ns);
+        later.map_or(0, |latest| latest.payload.into())
+    }
+
+    /// Packets that both links saw after the latest of those up to this time that none as large followed.
+    pub(crate) fn matched_since(&self, time_ns: u64) -> u64 {
+        let until = self.latest_matched.iter().rev().find(|latest| latest.at_ns[0] <= time_ns);
+        self.packets_matched.saturating_sub(until.map_or(0, |latest| latest.matched))
     }
 
     const fn name(&self) -> Name {
@@ -256,10 +273,21 @@ impl BetweenTaps<'_> {
 }
 
 /// Of the packets that the second tap did not see, those that reached the receiver: packets that its sender never
-/// retransmitted. `is_proof`: that shows it. It does not of UC, which retransmits nothing, nor of a sender that retried
-/// in vain, which had no chance to.
-pub(super) fn arrived(vanished: u64, unfilled: u64, is_proof: bool) -> u64 {
-    if is_proof { unfilled.min(vanished) } else { 0 }
+/// retransmitted, `unfilled` at the second tap by their PSNs. A READ request takes an unknown number of PSNs and need
+/// not leave a gap: no more were lost than the first tap saw retransmitted, where that is known. `is_proof`: that shows
+/// it. It does not of UC, which retransmits nothing, nor of a sender that retried in vain, which had no chance to.
+pub(super) fn arrived(vanished: u64, unfilled: u64, again: Option<u64>, is_proof: bool) -> u64 {
+    let never_again = again.map_or(0, |again| vanished.saturating_sub(again));
+    if is_proof { unfilled.max(never_again).min(vanished) } else { 0 }
+}
+
+/// Packets that the first tap saw again, of a flow of nothing but requests: ACKs are never retransmitted.
+fn retransmitted(near: &Flow, far: &Flow) -> Option<u64> {
+    let requests = |flow: &Flow| flow.ack.acks == 0 && flow.psn_responses.is_none();
+    let again = |loss: Loss| loss.lost + loss.retransmissions() + loss.mirrored.or_zero();
+    let followed = near.psn.is_some() && near.loss_unfollowed.is_none() && requests(near) && requests(far);
+    let cnps = near.cnp_packets.saturating_sub(far.cnp_packets);
+    near.loss.get().filter(|_| followed).map(|loss| again(loss) + cnps)
 }
 
 impl Facts {
@@ -303,7 +331,8 @@ impl Facts {
             };
             let sum = pairs.entry((from, to, src, dst)).or_insert(new);
             sum.matched += tap.packets_matched;
-            let in_vain = self.at(from, tap).is_some_and(|flow| self.ends_in_vain(flow));
+            let near = self.at(from, tap);
+            let in_vain = near.is_some_and(|flow| self.ends_in_vain(flow));
             let at_end = tap.vanished_at_end.filter(|_| in_vain);
             let vanished = vanished + at_end.unwrap_or(0);
             if vanished == 0 {
@@ -311,7 +340,9 @@ impl Facts {
             }
             let Some(flow) = self.at(to, tap) else { continue };
             let is_proof = !flow.is_uc() && !in_vain;
-            let sequenced = arrived(vanished, flow.losses_sum(|loss| loss.unfilled.or_zero()), is_proof);
+            let again = near.and_then(|near| retransmitted(near, flow));
+            let unfilled = flow.losses_sum(|loss| loss.unfilled.or_zero());
+            let sequenced = arrived(vanished, unfilled, again, is_proof);
             let answers = self.answers_missed(&captures, to, tap, (flow, vanished - sequenced, is_proof));
             let missed = sequenced + answers;
             sum.vanished += vanished - missed;
@@ -349,7 +380,7 @@ impl Facts {
                 continue;
             }
             let unfilled = far.losses_sum(|loss| loss.unfilled.or_zero());
-            let missed = arrived(tap.vanished.unwrap_or(0), unfilled, true);
+            let missed = arrived(tap.vanished.unwrap_or(0), unfilled, retransmitted(near, far), true);
             captures.note(to, tap.packets_matched + missed, missed);
             let [_, behind] = tap.only_at;
             captures.note(from, tap.packets_matched + behind, behind);
@@ -415,7 +446,7 @@ impl Facts {
     }
 
     /// True if requests are retried in vain, those of this flow or those that it answers.
-    fn ends_in_vain(&self, flow: &Flow) -> bool {
+    pub(crate) fn ends_in_vain(&self, flow: &Flow) -> bool {
         flow.is_retried_in_vain() || self.requests_answered_by(flow).any(Flow::is_retried_in_vain)
     }
 }
@@ -423,8 +454,38 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::Options;
     use crate::analysis::fixtures::everything;
-    use crate::analysis::{Loss, Options};
+
+    /// READ requests at two taps, of which the second capture lacks 13; some are retransmitted at the first.
+    #[test]
+    fn no_more_requests_are_lost_than_are_retransmitted() {
+        let of = |rereads: u64| {
+            let mut facts = Facts::of(&everything(), &Options::default());
+            let flow = facts.flows.iter().find(|flow| flow.psn.is_some() && !flow.is_uc()).unwrap().clone();
+            let loss = Loss { rereads: rereads.into(), ..Loss::default() };
+            let mut requests = Flow {
+                psn_responses: None,
+                loss: Some(loss).into(),
+                loss_responses: None.into(),
+                loss_unfollowed: None,
+                ..flow
+            };
+            requests.ack.acks = 0;
+            facts.flows =
+                ["a", "b"].iter().map(|link| Flow { link: (*link).into(), ..requests.clone() }).collect();
+            let name = (requests.src, requests.dst, requests.dest_qp);
+            facts.taps = vec![TapFlow {
+                packets_matched: 1_216,
+                vanished: Some(13),
+                only_at: [13, 0],
+                ..TapFlow::empty(name, ["a", "b"])
+            }];
+            let lost = facts.between_taps();
+            lost.iter().map(|one| (one.vanished, one.missed)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
+        };
+        assert_eq!((of(0), of(2), of(20)), ((0, 13), (2, 11), (13, 0)));
+    }
 
     /// Two hosts at two taps, requests one way and ACKs the other: ACKs that the second capture does not show, where it
     /// misses some requests and where it misses none, and where the requester waited for some.

@@ -32,12 +32,15 @@ pub(crate) fn lost(sample: &Sample) -> Map<u32, u64> {
     let at: Map<FlowKey, &FlowSample> = sample.flows.iter().map(|flow| (flow.key, flow)).collect();
     let in_vain =
         |flow: &FlowSample| losses.flow(flow.slot).requests.is_some_and(|one| one.is_retried_in_vain());
-    let unfilled = |flow: &FlowSample| sum(losses, flow, |metrics| metrics.unfilled);
+    let arrived = |vanished: u64, [near, far]: [&FlowSample; 2], is_proof: bool| {
+        let unfilled = sum(losses, far, |metrics| metrics.unfilled);
+        arrived(vanished, unfilled, retransmitted(losses, near, far), is_proof)
+    };
     let mut captures = Missed::default();
     for pair in ordered() {
         let [Some(one), Some(two)] = ends(pair).map(|end| at.get(&end)) else { continue };
         if is_sequenced(two) && two.stats.transport != TRANSPORT_UC && !in_vain(one) {
-            let missed = arrived(pair.only[0], unfilled(two), true);
+            let missed = arrived(pair.only[0], [one, two], true);
             captures.note(two.key.link, pair.matched + missed, missed);
             captures.note(one.key.link, pair.matched + pair.only[1], pair.only[1]);
         }
@@ -52,7 +55,7 @@ pub(crate) fn lost(sample: &Sample) -> Map<u32, u64> {
         }
         let vanished = pair.only[0];
         let is_proof = two.stats.transport != TRANSPORT_UC && !in_vain(one);
-        let mut missed = arrived(vanished, unfilled(two), is_proof);
+        let mut missed = arrived(vanished, [one, two], is_proof);
         if is_proof && (two.stats.acks > 0 || !is_sequenced(two)) {
             let lost = if is_sequenced(two) { sum(losses, two, |metrics| metrics.lost) } else { 0 };
             let answers = (vanished - missed).saturating_sub(lost);
@@ -62,6 +65,17 @@ pub(crate) fn lost(sample: &Sample) -> Map<u32, u64> {
         lost.insert(two.slot, sum(losses, one, |metrics| metrics.lost) + vanished - missed);
     }
     lost
+}
+
+/// Packets that the first tap saw again, of a flow of nothing but requests.
+fn retransmitted(losses: &Loss, near: &FlowSample, far: &FlowSample) -> Option<u64> {
+    let requests = |flow: &FlowSample| flow.stats.acks == 0 && flow.stats.rare.psn_responses.seen == 0;
+    let reported = losses.flow(near.slot);
+    let (is_known, _) = losses.is_known(near.slot);
+    let followed = is_known && reported.unfollowed.is_none() && near.stats.psn.seen != 0;
+    let cnps = near.stats.cnp_packets.saturating_sub(far.stats.cnp_packets);
+    let again = |loss: &Metrics| loss.lost + loss.retransmissions() + loss.mirrored;
+    (followed && requests(near) && requests(far)).then(|| reported.requests.as_ref().map_or(0, again) + cnps)
 }
 
 /// True if it has requests or responses, and not ACKs and CNPs alone.
@@ -88,7 +102,7 @@ mod tests {
         let mut sample = of(links, (0..3).map(|tap| (key(tap), stats(7, 1_000, 1_000_000))).collect());
         let mut loss = Loss::default();
         for (flow, (lost, unfilled)) in sample.flows.iter().zip(by_psn) {
-            let requests = Some(Metrics { lost, unfilled, ..Metrics::default() });
+            let requests = Some(Metrics { lost, unfilled, retransmitted: 1_000, ..Metrics::default() });
             loss.flows.insert(flow.slot, FlowLoss { requests, ..FlowLoss::default() });
         }
         sample.metrics.loss = Some(loss);
@@ -116,6 +130,19 @@ mod tests {
         assert_eq!(at_taps(&sample([(0, 0), (80, 12), (0, 0)], &there)), [None, Some(80), None], "missed");
         let order = [([0, 1], true, 1_000, [0, 0])];
         assert_eq!(at_taps(&sample([(0, 0), (1, 0), (0, 0)], &order)), [None, Some(0), None]);
+    }
+
+    /// A READ request takes an unknown number of PSNs: one that a capture misses leaves no gap.
+    #[test]
+    fn no_more_requests_are_lost_than_are_retransmitted() {
+        let of = |rereads: u64| {
+            let mut sample = sample([(0, 0); 3], &[([0, 1], true, 1_000, [13, 0])]);
+            let near = sample.flows[0].slot;
+            let loss = sample.metrics.loss.as_mut().unwrap();
+            loss.flows.get_mut(&near).unwrap().requests = Some(Metrics { rereads, ..Metrics::default() });
+            at_taps(&sample)[1]
+        };
+        assert_eq!((of(0), of(2), of(20)), (Some(0), Some(2), Some(13)));
     }
 
     /// A capture that misses requests at random misses ACKs, too: these are not lost.

@@ -122,8 +122,8 @@ pub struct Steps {
     pub period_ns: u64,
     /// Data of one step on this port without retransmissions, to 5 %. Unit: bytes.
     pub step_bytes: u64,
-    /// Share of the port's data in whole steps, from the first of them to the last; at least 0.95. Unit:
-    /// ratio.
+    /// Share of the port's data in whole steps: little where only the latest part of the run has steps. From the first
+    /// of them to the last it is at least 0.95. Unit: ratio.
     pub explained_ratio: f64,
     /// Period by autocorrelation of the bytes per bin in the port's busiest direction: the peak nearest
     /// `period_ns`, an independent check that does not use volumes. Unit: ns. Null: no lag near it reaches a

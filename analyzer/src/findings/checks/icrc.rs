@@ -17,6 +17,11 @@ use crate::util::map::Map;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
+/// What the receiver drops because of a wrong ICRC. One that is filled in later, or that the capture alone shows, is no
+/// reason.
+const ABOUT_LOSS: &[&str] =
+    &[ids::LOSS_BEFORE_TAP, ids::LOSS_AFTER_TAP, ids::LOSS_BETWEEN_TAPS, ids::RETRY_STORM];
+
 /// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
     entries: &[ERRORS],
@@ -240,6 +245,7 @@ fn rewritten(input: &Input<'_>, one: Corrupt<'_>, found: &mut Vec<Finding>) {
         .flows(always)
         .place(Place::link(input, &link.name, link.direction))
         .ends(requester, responder)
+        .no_cause_of(ABOUT_LOSS)
         .step(
             "Check whether the capture point is before the NIC fills in the ICRC (a sending host).",
             ByHand::Reading,

@@ -59,7 +59,7 @@ pub(in crate::findings) const INVALID: Entry = Entry {
     title: "Invalid request: a responder rejects a request",
     meaning: "The responder does not understand the request, or does not permit it at all: an operation that is not enabled for the queue pair, a message longer than its receive buffer, too \
               many READs or atomics at a time. The queue pair goes into the error state.",
-    computed: "Raised from `nak.errors` NAKs with code 1 (invalid request) on; critical.",
+    computed: "Raised from `nak.errors` NAKs with code 1 (invalid request) on; critical. Codes that a responder of RC does not send have findings of their own: 4 (invalid RD request) is critical, a reserved one a warning.",
     advice: "Compare the two ends' settings: path MTU, max_dest_rd_atomic against max_rd_atomic, the queue pair's access flags, the sizes of posted receive buffers, versions of library and \
              application.",
     caveat: "",
@@ -95,7 +95,7 @@ struct FatalNak {
     last: fn(&LastNaks) -> Option<u64>,
 }
 
-const KINDS: [FatalNak; 3] = [
+const KINDS: [FatalNak; 5] = [
     FatalNak {
         entry: &ACCESS,
         code: 2,
@@ -116,6 +116,21 @@ const KINDS: [FatalNak; 3] = [
         diagnosis: "Invalid request NAK",
         count: |naks| naks.invalid_request,
         last: |last| last.invalid_request,
+    },
+    FatalNak {
+        entry: &INVALID,
+        code: 4,
+        diagnosis: "Invalid RD request NAK",
+        count: |naks| naks.invalid_rd_request,
+        last: |last| last.invalid_rd_request,
+    },
+    FatalNak {
+        entry: &INVALID,
+        // All from 5 on: a requester may drop these.
+        code: 5,
+        diagnosis: "NAK with a reserved code",
+        count: |naks| naks.reserved,
+        last: |last| last.reserved,
     },
 ];
 
@@ -149,7 +164,8 @@ fn refused(input: &Input<'_>, kind: &FatalNak, found: &mut Vec<Finding>) {
     let diagnosis = format!("{} from {} to {} QP {}", kind.diagnosis, worst.src, worst.dst, worst.dest_qp);
     let more = more(flows.len() as u64 - 1, "QP");
     let times = if *naks > 1 { format!(": {}", plural(*naks, "time")) } else { String::new() };
-    let raise = Raise::new(kind.entry, Severity::Critical, title(diagnosis, [times, more]))
+    let severity = if kind.code == 5 { Severity::Warning } else { Severity::Critical };
+    let raise = Raise::new(kind.entry, severity, title(diagnosis, [times, more]))
         .evidence("naks", *naks)
         .last_seen(latest_nak(&all, kind.last))
         .flows(ends::flows_at_fault(input, flows.iter().map(|(flow, _)| *flow)))
@@ -294,6 +310,21 @@ mod tests {
         };
         assert_eq!(title(1), "Remote access error NAK from 10.0.0.2 to 10.0.0.1 QP 18");
         assert_eq!(title(2), "Remote access error NAK from 10.0.0.2 to 10.0.0.1 QP 18: 2 times");
+    }
+
+    #[test]
+    fn codes_that_no_responder_of_rc_sends_are_found() {
+        let found = |code: usize| {
+            let mut answers = stats(50_001, 100, 6_200);
+            (answers.psn.seen, answers.opcodes) = (0, [(0x11, 100)].into());
+            answers.rare.naks[code] = 1;
+            let flows = vec![(key(0, "10.0.0.2", "10.0.0.1", 18), answers)];
+            let all = found(&sample(vec![link("eth0", None)], flows), &Options::default());
+            all.into_iter().find(|one| one.id == INVALID.id).map(|one| (one.severity, one.title)).unwrap()
+        };
+        let title = |what: &str| format!("{what} from 10.0.0.2 to 10.0.0.1 QP 18");
+        assert_eq!(found(4), (Severity::Critical, title("Invalid RD request NAK")));
+        assert_eq!(found(5), (Severity::Warning, title("NAK with a reserved code")));
     }
 
     /// The steps about a fatal NAK with this code for a request with this opcode; `None`: the requests are not

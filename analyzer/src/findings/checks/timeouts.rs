@@ -255,6 +255,11 @@ fn in_words(timeouts: u64, stalls: u64) -> String {
     }
 }
 
+/// Several queue pairs that wait for longer together than the time there was.
+fn of_several(queue_pairs: usize, longer: bool) -> String {
+    if longer && queue_pairs > 1 { format!(" over {queue_pairs} QPs") } else { String::new() }
+}
+
 /// The step that finds the drops.
 fn compare_drops(Flow { src, dst, .. }: &Flow, by_acks: bool) -> String {
     if by_acks {
@@ -290,16 +295,18 @@ fn raise(input: &Input<'_>, judged: &Evaluated<Vec<TimedOut<'_>>>, found: &mut V
     let acks_lost = known_acks_lost(input, flows().collect()).filter(|_| alone);
     let by_acks = acks_lost.is_some_and(|lost| lost as f64 > input.limits.retry.acks_lost * all as f64);
     let lost = if by_acks { ": ACKs lost or late" } else { "" };
-    let diagnosis = format!("{} cost {}{lost}", in_words(count, stalls), units::duration(waited));
+    let over = of_several(timed_out.len(), waited > lifetime);
+    let diagnosis = format!("{} cost {}{over}{lost}", in_words(count, stalls), units::duration(waited));
     let qps = more(timed_out.len() as u64 - 1, "QP");
     let step_delay = step_delay(input, period, flows());
     let longer = step_delay.filter(|step_delay| step_delay.steps > 0);
     let longer =
         longer.map_or_else(String::new, |step_delay| format!(", steps +{}", units::duration(step_delay.ns)));
-    let parts = [pair(worst.flow.src, worst.flow.dst), format!(" QP {}", worst.flow.dest_qp), qps, longer];
+    // Without room for its hosts a number says nothing.
+    let qp = if by_acks && !over.is_empty() { String::new() } else { format!(" QP {}", worst.flow.dest_qp) };
+    let parts = [pair(worst.flow.src, worst.flow.dst), qp, qps, longer];
     let (requester, responder) = ends::of_data(input, flows());
     let src = worst.flow.src;
-    let drops = compare_drops(worst.flow, by_acks);
     let here = Commands::near(input, worst.flow, worst.flow.src);
     // Storms are raised only without loss or a slow receiver to explain them; reordering may explain them, and NAKs for
     // packets that passed the tap.
@@ -328,7 +335,7 @@ fn raise(input: &Input<'_>, judged: &Evaluated<Vec<TimedOut<'_>>>, found: &mut V
         .episodes(episodes.clone())
         .of_all_episodes(&["shortest_ns", "longest_ns"])
         .owns(if reordered { &[] } else { &[ids::RETRY_STORM] })
-        .step(drops, here.nic_counters())
+        .step(compare_drops(worst.flow, by_acks), here.nic_counters())
         .step("Count timeouts of the NIC (local_ack_timeout_err, rnr_nak_retry_err).", here.rdma_counters())
         .step(
             "Look for link flaps, failovers and PFC storms at that time on the path.",

@@ -59,6 +59,27 @@ fn packet_row_9_a_read_repeated_after_silence_is_a_timeout_and_its_responses_are
     assert_eq!((no_response.timeouts, no_response.timeout_wait_ns / MS), (1, 500), "{no_response:?}");
 }
 
+/// Queue pairs that begin alike cannot be distinguished: the responses between the two hosts count.
+#[test]
+fn a_read_repeated_after_silence_is_a_timeout_where_its_responses_are_not_known() {
+    for (silence_ns, timeouts) in [(67 * MS, 1), (50 * US, 0)] {
+        let Scene { mut wire, mut collector, mut now_ns, .. } = Scene::new(false);
+        let mut pass = |p: P, silence_ns: u64| {
+            now_ns += 10 * US + silence_ns;
+            let reverse = Reverse { slot: UNKNOWN, paired: false };
+            wire.pass(P { time_ns: now_ns, ..p }, |packet, extras| collector.packet(packet, extras, reverse))
+        };
+        for psn in 90..100 {
+            pass(P { psn, ..DATA }, 0);
+        }
+        pass(P { opcode: 0x0C, psn: 100, ..DATA }, 0);
+        pass(P { opcode: 0x0D, psn: 100, syndrome: 0x1F, ..ANSWER }, 0);
+        let slot = pass(P { opcode: 0x0C, psn: 100, ..DATA }, silence_ns);
+        let loss = collector.metrics().flow(slot).requests.unwrap();
+        assert_eq!((loss.rereads, loss.timeouts), (1, timeouts), "{loss:?}");
+    }
+}
+
 #[test]
 fn the_rest_of_a_read_is_a_repeated_read_where_the_path_mtu_is_not_known() {
     // The last response that passes, and whether it ends its message; the READ that follows at PSN 103.

@@ -17,6 +17,8 @@ pub(super) struct Answers {
     naks: Option<Box<LatestNaks>>,
     /// Links on which they were captured.
     pub(super) links: Vec<u16>,
+    /// Time of the latest READ response among them; 0 for none.
+    pub(super) responded_ns: u64,
 }
 
 /// The latest NAKs and their links.
@@ -59,6 +61,11 @@ impl Answers {
             self.links.push(link);
         }
         new
+    }
+
+    /// Time of the latest READ response.
+    pub(super) fn responded_ns(&self) -> Option<u64> {
+        (self.responded_ns > 0).then_some(self.responded_ns)
     }
 
     pub(super) fn nak(&mut self, link: u16, nak: Nak) {

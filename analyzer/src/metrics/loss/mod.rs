@@ -407,6 +407,9 @@ impl Collector {
             if answers.seen_on(packet.link) {
                 self.answered.note(packet.link, answers);
             }
+            if op.has(Op::RESPONSE) {
+                answers.responded_ns = packet.time_ns;
+            }
             // Other NAKs end the connection, without retransmission.
             if nak && (rnr || code == 0) {
                 let nak = Nak { slot: packet.slot, psn: packet.psn, time_ns: packet.time_ns, rnr };
@@ -495,6 +498,9 @@ impl Collector {
             _ => (Vec::new(), false),
         };
         let own = answers.get(slot.pair as usize);
+        // Of an unknown peer, the latest response of any.
+        let of_hosts = answers.get(slot.reverse as usize).filter(|_| op.has(Op::READ_REQUEST));
+        let responded_ns = responded_ns.or_else(|| of_hosts?.responded_ns());
         let others_answer = !reverse_captured && !response && answered.has_source_of(packet.link, own);
         let (latest, loss) = if response {
             (&mut *slot.responses, &mut slot.response_loss)

@@ -264,11 +264,14 @@ fn port_steps(traffic: &Traffic, ports: &[u16], port: u16, flowlets: &[Record]) 
         return whole;
     }
     let (Some(first), Some(last)) = (atoms.first(), atoms.last()) else { return whole };
+    let bytes = |flowlets: &[Record]| flowlets.iter().map(|flowlet| flowlet.fresh_bytes).sum::<u64>();
     let latest = (1..=HALVINGS).find_map(|halving| {
         let from_ns = last.end_ns - (last.end_ns.saturating_sub(first.start_ns) >> halving);
         let from = atoms.get(atoms.partition_point(|atom| atom.start_ns < from_ns))?.flowlets.start;
-        let found = found(flowlets.get(from..)?, LATEST_STEPS).ok()?;
-        goes_on(&found).then_some(found)
+        let part = flowlets.get(from..)?;
+        let found = found(part, LATEST_STEPS).ok()?;
+        let explained = found.explained * share(bytes(part), bytes(flowlets));
+        goes_on(&found).then_some(LinkSteps { explained, ..found })
     });
     latest.map_or(whole, Ok)
 }

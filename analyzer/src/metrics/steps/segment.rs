@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use rocescope_common::account::flowlet::FLOWLET_GAP_NS;
 
+use super::job;
 use crate::metrics::traffic::flowlets::Record;
 use crate::metrics::traffic::times;
 use crate::util::definition::definitions;
@@ -254,6 +255,24 @@ fn ladder(rung: usize) -> u64 {
     if rung.is_multiple_of(2) { octave } else { octave * 1414 / 1000 }
 }
 
+/// The longest silence that cuts the traffic, `total` bytes, into at least this many equal volumes: its rung, the
+/// volume, and the middle silence between two of these.
+fn coarsest(atoms: &[Block], total: u64, least: usize) -> Option<(usize, u64, u64)> {
+    (0..LADDER).rev().find_map(|rung| {
+        let blocks = merged(atoms, ladder(rung));
+        if blocks.len() < least {
+            return None;
+        }
+        let mut volumes: Vec<u64> = (1..=4).map(|count| common_volume(&blocks, count)).collect();
+        volumes.sort_unstable();
+        volumes.into_iter().find_map(|volume| {
+            let cut = grouped(&blocks, volume, 0);
+            let holds = cut.steps.len() >= least && cut.holds(&blocks, total);
+            holds.then(|| (rung, volume, cut.silence(&blocks, 0.5)))
+        })
+    })
+}
+
 /// Cuts a link's traffic into steps; `None` when it has no such rhythm. `starts` says for a block how many hosts begin
 /// there by themselves, which only decides between cuts that are as good.
 #[must_use]
@@ -263,19 +282,9 @@ pub fn segments(atoms: &[Block], starts: impl Fn(&Block) -> usize) -> Option<Seg
         return None;
     }
     // The longest silences that cut the traffic into equal volumes are those between steps: shorter ones do that too
-    // where a step has equal parts.
-    let (mut rung, mut volume, silence) = (0..LADDER).rev().find_map(|rung| {
-        let blocks = merged(atoms, ladder(rung));
-        if blocks.len() < MIN_STEPS {
-            return None;
-        }
-        let mut volumes: Vec<u64> = (1..=4).map(|count| common_volume(&blocks, count)).collect();
-        volumes.sort_unstable();
-        volumes.into_iter().find_map(|volume| {
-            let cut = grouped(&blocks, volume, 0);
-            cut.holds(&blocks, total).then(|| (rung, volume, cut.silence(&blocks, 0.5)))
-        })
-    })?;
+    // where a step has equal parts. Fewer than a job has may be groups of steps, with a longer silence after each.
+    let (mut rung, mut volume, silence) =
+        coarsest(atoms, total, job::MIN_STEPS).or_else(|| coarsest(atoms, total, MIN_STEPS))?;
     // Several steps together have equal volumes as well.
     let single = (2..=MAX_MULTIPLE).rev().find_map(|parts| {
         (0..=rung).rev().find_map(|rung| {
@@ -398,6 +407,20 @@ mod tests {
             .collect();
         let segments = segments(&atoms(&flowlets(&list)), |_| 0).unwrap();
         assert_eq!((segments.steps.len(), segments.volume), (30, 7000));
+    }
+
+    /// Every tenth step a checkpoint: six groups of ten have equal volumes, too.
+    #[test]
+    fn groups_of_steps_are_not_steps_because_of_a_longer_silence_between_them() {
+        let mut at = 0;
+        let list: Vec<_> = (0..60)
+            .map(|i| {
+                at += 55 + if i > 0 && i % 10 == 0 { 250 } else { 0 };
+                (at, at + 5, 7000)
+            })
+            .collect();
+        let segments = segments(&atoms(&flowlets(&list)), |_| 0).unwrap();
+        assert_eq!((segments.steps.len(), segments.volume), (60, 7000));
     }
 
     #[test]

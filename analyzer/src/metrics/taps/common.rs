@@ -52,12 +52,42 @@ pub struct MissingAtTap {
     /// After the last packet that both saw, while packets of other flows between the same hosts still passed both.
     pub at_end: u64,
     /// Of these, and of those between packets that both saw: those with more payload than any packet of the flow that
-    /// both saw.
+    /// both saw later.
     pub large: u64,
     /// The smallest and the largest payload of these, in bytes.
     pub sizes: (u16, u16),
     /// First and last time of these, Unix nanoseconds by the clock of the tap that saw them; 0 for none.
     pub large_ns: (u64, u64),
+}
+
+/// Sizes kept of the latest packets that two taps saw.
+const MOST_SIZES: usize = 8;
+
+/// The latest packet that two taps saw with this much payload or more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatestOfSize {
+    /// Its payload or less, in bytes.
+    pub payload: u16,
+    /// Packets that both saw until then.
+    pub matched: u64,
+    /// When it passed each.
+    pub at_ns: [u64; 2],
+}
+
+/// Takes in a packet that both saw: the largest comes first, and each is later than those before it.
+fn note_size(sizes: &mut Vec<LatestOfSize>, latest: LatestOfSize) {
+    if let Some(last) = sizes.last_mut()
+        && last.payload == latest.payload
+    {
+        *last = latest;
+        return;
+    }
+    while sizes.pop_if(|before| before.payload <= latest.payload).is_some() {}
+    let is_full = sizes.len() >= MOST_SIZES;
+    match sizes.last_mut() {
+        Some(last) if is_full => *last = LatestOfSize { payload: last.payload, ..latest },
+        _ => sizes.push(latest),
+    }
 }
 
 /// Times of the first and of the latest packet that two taps saw, by the clock of each.
@@ -103,6 +133,8 @@ pub(super) struct Common {
     pub(super) gone: [MissingAtTap; 2],
     /// Largest payload of the packets that both saw.
     pub(super) largest: u16,
+    /// The latest of them by size.
+    pub(super) sizes: Vec<LatestOfSize>,
     /// Times of the first packet and of the latest that both saw, by the clock of each.
     pub(super) ends: Ends,
     /// Time at the second minus time at the first, of the latest packet that both saw.
@@ -129,7 +161,9 @@ impl Common {
         let (at_first, at_second) = (time_ns(self.first), time_ns(self.second));
         let both = [at_first, at_second];
         self.ends.join(Ends { first_ns: both, last_ns: both });
-        self.largest = self.largest.max(length(entry.body.payload).unwrap_or(0));
+        let payload = length(entry.body.payload).unwrap_or(0);
+        self.largest = self.largest.max(payload);
+        note_size(&mut self.sizes, LatestOfSize { payload, matched: self.matched, at_ns: both });
         let mut bodies = [before, entry.body];
         if tap == self.first {
             bodies.reverse();
@@ -219,8 +253,24 @@ impl Common {
         }
     }
 
+    /// Largest payload of the packets that both saw after this time, by the clock of one of them.
+    fn largest_since(&self, side: usize, time_ns: u64) -> u16 {
+        self.sizes.iter().find(|latest| latest.at_ns[side] > time_ns).map_or(0, |latest| latest.payload)
+    }
+
+    /// Forgets large packets that were missing if others as large passed since.
+    pub(super) fn forget_large(&mut self) {
+        for side in 0..2 {
+            let MissingAtTap { sizes: (smallest, _), large_ns: (_, last_ns), large, .. } = self.gone[side];
+            if large > 0 && self.largest_since(side, last_ns) >= smallest {
+                self.gone[side] = MissingAtTap { at_end: self.gone[side].at_end, ..MissingAtTap::default() };
+            }
+        }
+    }
+
     fn count_large(&mut self, entry: &Entry, side: usize, time_ns: u64) {
-        let Some(payload) = length(entry.body.payload).filter(|payload| *payload > self.largest) else {
+        let since = self.largest_since(side, time_ns);
+        let Some(payload) = length(entry.body.payload).filter(|payload| *payload > since) else {
             return;
         };
         let MissingAtTap { large, sizes, large_ns, .. } = &mut self.gone[side];

@@ -1,5 +1,6 @@
 //! One flow at several taps: which of its packets passed where.
 
+use super::MAX_WAITING;
 use super::common::{COPY, Common, Ends, Entry, FREE, MissingAtTap, TWIN};
 use super::header::{Body, Compared, Headers, MAX_TAPS};
 use super::series::Series;
@@ -17,9 +18,11 @@ const RECENT: usize = 128;
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// The bits of a packet's identity that are its IPv4 identification.
 const NUMBER: u64 = 0xFFFF;
-/// Packets of a flow that wait although all taps known so far have seen them: one further down has yet to show its
-/// first. Fewer where it is not known that there is one.
-const FIRST: u32 = 1_024;
+/// Packets of a flow that wait although all taps known so far have seen them: one further down, whose clock may be
+/// behind, has yet to show its first. Fewer where half of the places that flows share are taken, and where it is not
+/// known that there is one.
+const FIRST: u32 = 16_384;
+const FIRST_CROWDED: u32 = 1_024;
 const FIRST_UNKNOWN: u32 = 32;
 
 definitions! {
@@ -95,6 +98,11 @@ fn recent(id: u64) -> usize {
     (id.wrapping_mul(GOLDEN) >> 32) as usize % RECENT
 }
 
+/// Packets that wait for a further tap, with `room` for more places.
+const fn first(room: usize) -> u32 {
+    if room > MAX_WAITING / 2 { FIRST } else { FIRST_CROWDED }
+}
+
 impl Group {
     /// A flow that was first seen at this time.
     pub(super) fn new(first_ns: u64) -> Self {
@@ -162,7 +170,7 @@ impl Group {
                 }
             } else if entry.id == id {
                 let at = if entry.taps & TWIN == 0 { at } else { self.nearest(at, tap, arrived) };
-                return self.seen_elsewhere(at, tap, arrived, (place, again, taps));
+                return self.seen_elsewhere(at, tap, arrived, (place, again, taps, room));
             }
             if entry.id == 0 && free.is_none() {
                 free = Some(at);
@@ -212,7 +220,7 @@ impl Group {
         at: usize,
         tap: usize,
         arrived: &TapPacket,
-        (place, again, taps): (u32, bool, usize),
+        (place, again, taps, room): (u32, bool, usize, usize),
     ) {
         let Some(entry) = self.entries.get_mut(at) else { return };
         if entry.taps & COPY != 0 {
@@ -236,7 +244,7 @@ impl Group {
         let seen = *entry;
         let known = self.links.len();
         let one_more =
-            known < taps.min(MAX_TAPS) && place <= FIRST || known < MAX_TAPS && place <= FIRST_UNKNOWN;
+            known < taps.min(MAX_TAPS) && place <= first(room) || known < MAX_TAPS && place <= FIRST_UNKNOWN;
         if seen.is_at(known) && !one_more {
             *entry = FREE;
             self.used -= 1;
@@ -299,7 +307,7 @@ impl Group {
         }
         let mut entries = std::mem::take(&mut self.entries);
         for entry in &mut entries {
-            if entry.id != 0 && self.is_over(entry) {
+            if entry.id != 0 && self.is_over(entry, first(room)) {
                 let gone = std::mem::replace(entry, FREE);
                 self.used -= 1;
                 self.settle(&gone);
@@ -328,11 +336,11 @@ impl Group {
     }
 
     /// True if all taps that a packet could still come by are long past it.
-    fn is_over(&self, entry: &Entry) -> bool {
+    fn is_over(&self, entry: &Entry, first: u32) -> bool {
         if entry.is_at(self.links.len().max(2)) {
             // It only waited for a tap that might have come.
             let place = entry.place.iter().max().copied().unwrap_or_default();
-            return self.counts.iter().any(|count| count.saturating_sub(place) > FIRST);
+            return self.counts.iter().any(|count| count.saturating_sub(place) > first);
         }
         let mut of = self.common.iter().filter(|common| common.one_of(entry.taps).is_some()).peekable();
         of.peek().is_some()
@@ -390,6 +398,7 @@ impl Group {
                     only_ns: [(0, 0); 2],
                     gone: [MissingAtTap::default(); 2],
                     largest: 0,
+                    sizes: Vec::new(),
                     ends: Ends::default(),
                     difference,
                     early: Vec::new(),
@@ -410,6 +419,7 @@ impl Group {
     pub(super) fn metrics(&self, ends: impl Fn(&Common) -> Ends) -> Vec<Common> {
         let mut all = self.common.clone();
         for common in &mut all {
+            common.forget_large();
             common.duplicates =
                 [common.first, common.second].map(|tap| self.duplicates.get(tap).copied().unwrap_or(0));
         }

@@ -19,8 +19,8 @@ use rocescope_common::wire::opcode::Op;
 
 use super::icrc::Contents;
 use super::packet::{Packet, PacketExtras};
-pub use common::MissingAtTap;
 use common::{Common, Ends};
+pub use common::{LatestOfSize, MissingAtTap};
 pub(super) use group::DEFINITIONS as OF_FLOWS;
 use group::{Group, TapPacket};
 use header::{Body, MAX_TAPS};
@@ -63,6 +63,8 @@ pub struct TapPair {
     pub gone: [MissingAtTap; 2],
     /// Largest payload of the packets that both saw, in bytes.
     pub largest: u16,
+    /// The latest packets that both saw, by size: the largest first, each later than those before it.
+    pub sizes: Vec<LatestOfSize>,
     /// Packets that each saw once more: the same PSN with the same IPv4 identification.
     pub duplicates: [u64; 2],
     /// Packets that both saw, by their headers at the first and at the second.
@@ -253,6 +255,7 @@ impl Collector {
                     only_ns: common.only_ns,
                     gone: common.gone,
                     largest: common.largest,
+                    sizes: common.sizes.clone(),
                     duplicates: common.duplicates,
                     passed: common.compared.passed(&group.headers),
                     not_passed: common.compared.left_out,
@@ -378,6 +381,7 @@ impl TapPair {
             only_ns: [(0, 0); 2],
             gone: [MissingAtTap::default(); 2],
             largest: 0,
+            sizes: Vec::new(),
             duplicates: [0; 2],
             passed: Vec::new(),
             not_passed: 0,
@@ -396,7 +400,12 @@ impl TapPair {
         let [first_ns, second_ns] = self.only_ns;
         let [first_duplicates, second_duplicates] = self.duplicates;
         let [first_gone, second_gone] = self.gone;
+        let reversed = |latest: LatestOfSize| {
+            let [first_ns, second_ns] = latest.at_ns;
+            LatestOfSize { at_ns: [second_ns, first_ns], ..latest }
+        };
         Self {
+            sizes: self.sizes.into_iter().map(reversed).collect(),
             duplicates: [second_duplicates, first_duplicates],
             gone: [second_gone, first_gone],
             passed: self.passed.into_iter().map(HeaderPair::reversed).collect(),

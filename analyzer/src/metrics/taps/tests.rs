@@ -112,6 +112,19 @@ fn a_third_tap_may_be_far_behind() {
     }
 }
 
+/// Captures on one way whose clocks differ by as much time as thousands of packets take.
+#[test]
+fn a_third_tap_may_show_its_first_packet_after_thousands_of_others() {
+    let packets = (0..12_000u32).flat_map(|psn| {
+        let time_ns = START + u64::from(psn) * 10 * US;
+        let p = P { psn, id: (psn & 0xFFFF) as u16, time_ns, ..DATA };
+        (0..3u16).map(move |link| P { link, time_ns: time_ns + u64::from(link / 2) * 50_000 * US, ..p })
+    });
+    let pairs = collect(packets.filter(|p| p.link < 2 || p.psn % 100 != 50).collect(), 3);
+    let seen: Vec<_> = pairs.iter().map(|pair| (pair.links, pair.matched, pair.only)).collect();
+    assert!(seen.contains(&([1, 2], 11_880, [120, 0])), "{seen:?}");
+}
+
 /// A network that doubles packets, or a mirror that shows them twice: that the other tap has one less is no loss.
 #[test]
 fn a_duplicate_between_two_taps_is_no_loss() {
@@ -329,6 +342,24 @@ fn loss_at_the_end_of_a_flow_counts_by_size() {
         assert_eq!((dying.gone[0].large, dying.gone[0].sizes), (699, (4096, 4096)));
         assert_eq!(dying.gone[0].large_ns, (START + 20_000 * US, START + 89_800 * US));
     }
+}
+
+/// A flow whose large packets pass for a while.
+#[test]
+fn loss_of_large_packets_may_begin_at_any_time() {
+    let packets = (0..1_000u32).flat_map(|psn| {
+        let time_ns = START + u64::from(psn) * 100 * US;
+        let payload = if psn < 300 || psn % 10 == 9 { 4096 } else { 256 };
+        let [here, there] = both(P { psn, time_ns, payload, ..DATA }, 5_000, 0);
+        let lost = psn % 50 == 25 || psn > 300 && payload == 4096;
+        [Some(here), (!lost).then_some(P { hops: 63, ..there })]
+    });
+    let pair = &collect(packets.flatten().collect(), 2)[0];
+    let [gone, _] = pair.gone;
+    assert_eq!((pair.largest, gone.large, gone.sizes.0), (4096, 69, 4096));
+    assert_eq!(gone.large_ns.0, START + 30_900 * US);
+    let latest: Vec<_> = pair.sizes.iter().map(|one| (one.payload, one.matched)).collect();
+    assert_eq!(latest, [(4096, 294), (256, pair.matched)]);
 }
 
 /// Retransmissions without identifications, none of which arrives: each counts.

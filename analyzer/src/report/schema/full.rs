@@ -165,6 +165,8 @@ fn fill_loss(flow: &mut Flow) {
         invalid_request: known,
         remote_access_error: known,
         remote_operational_error: known,
+        invalid_rd_request: known,
+        reserved: known,
     };
     flow.last_naks_ns = Some(last).into();
 }
@@ -225,6 +227,7 @@ fn tap_flow(id: &FlowId) -> TapFlow {
         not_compared: [Some(2), None],
         vanished_at_end: Some(2),
         largest_matched: 512,
+        latest_matched: Vec::new(),
         vanished_large: Some(LostLarge {
             packets: 1,
             smallest: 1024,

@@ -267,13 +267,19 @@ fn balance_of(imbalance: &Imbalance) -> String {
                     units::duration(time.window_ns)
                 )
             });
+            // A mirror port shows both directions of its link.
+            let ways = if imbalance.direction.is_none() && imbalance.ways.is_none() {
+                "; both directions together, which cannot be distinguished"
+            } else {
+                ""
+            };
             let found = if imbalance.found {
                 " (grouped because they carry different packets between the same hosts; --group LINK,LINK overrides)"
             } else {
                 ""
             };
             format!(
-                "{links}{direction}: the busiest carries {max:.2} × the mean; Jain's index {jain:.3} (1: even){time}{found}"
+                "{links}{direction}: the busiest carries {max:.2} × the mean; Jain's index {jain:.3} (1: even){time}{ways}{found}"
             )
         }
         _ => format!("{links}{direction}: idle"),

@@ -12,6 +12,9 @@ const LABEL: usize = 10;
 /// Host pairs listed.
 const MAX_PAIRS: usize = 6;
 
+/// Share of a port's data in steps below which these show a part of the run.
+const MOST_DATA: f64 = 0.6;
+
 /// Reason why a recording has no bursts.
 pub(crate) const BURSTS_NOT_RECORDED: &str = "not recorded, nor incast and the traffic pattern";
 
@@ -61,8 +64,13 @@ fn steps_of(steps: &Steps) -> String {
     } else {
         String::new()
     };
+    let part = if steps.explained_ratio < MOST_DATA {
+        format!("; {} of the data is in none", units::ratio(Some(1.0 - steps.explained_ratio)))
+    } else {
+        String::new()
+    };
     format!(
-        "{} of {} (median; p10 {}, p90 {}, jitter {}), {} each on {}, {}{over}",
+        "{} of {} (median; p10 {}, p90 {}, jitter {}), {} each on {}, {}{part}{over}",
         plural(steps.count, "step"),
         units::duration(steps.period_ns),
         units::duration(steps.period_p10_ns),

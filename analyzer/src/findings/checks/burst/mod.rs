@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::ecn::gaps_at_marks;
 use super::ends;
 use crate::analysis::Flow;
+use crate::analysis::loss::counted_responses;
 use crate::findings::dedup::{LinkShare, deduplicated_links};
 use crate::findings::ids;
 use crate::findings::period::{Period, episodes, joined, periods, run};
@@ -237,15 +238,15 @@ fn lossy(
     let gaps = ratio(many.gaps, many.packets);
     let own = || flows.iter().copied();
     if gaps >= limits.incast_gap_ratio {
-        let sequence = |flow: &Flow| flow.psn.map_or((0, 0), |psn| (psn.gaps, psn.missing));
+        let sequences = own().flat_map(|flow| [flow.psn, counted_responses(flow)]).flatten();
         let (count, missing) =
-            own().map(sequence).fold((0, 0), |(gaps, missing), (g, m)| (gaps + g, missing + m));
+            sequences.fold((0, 0), |(gaps, missing), psn| (gaps + psn.gaps, missing + psn.missing));
         // Bytes per nanosecond, in both cases.
         let peak = ratio(target.peak_bytes, traffic.bin_ns);
         // Independent of any comparison: the port of an overflowing queue sends without a pause.
         let at_line_rate = ratio(many.lossy_bytes, many.lossy_ns) >= limits.incast_line_ratio * peak;
         let lost = |flow: &Flow| {
-            let all = flow.loss.get().map_or(0, |loss| loss.lost);
+            let all = flow.losses_sum(|loss| loss.lost);
             period.count(flow, Signal::Lost, all).min(all)
         };
         let many_hosts = || {

@@ -1,6 +1,7 @@
 //! Tests of which overlaps of senders count as incast.
 
 use rocescope_common::account::FlowKey;
+use rocescope_common::account::psn::PsnTrack;
 use std::sync::Arc;
 
 use crate::analysis::Options;
@@ -177,6 +178,22 @@ fn a_silence_empties_the_queue() {
     one.pause_ns = 100_000;
     sample = one.sample();
     assert!(sample.metrics.traffic.as_ref().unwrap().targets[0].overlaps[1].bins < 40);
+}
+
+#[test]
+fn read_responses_overflow_a_queue_as_requests_do() {
+    let mut sample = Queue { gap_every: 101, missing: 4, ..RUNS }.sample();
+    let mut loss = Loss::default();
+    for flow in &mut sample.flows {
+        let sequence = std::mem::replace(&mut flow.stats.psn, PsnTrack::NONE);
+        flow.stats.rare.psn_responses = sequence;
+        flow.stats.rare.response_holes = sequence.missing;
+        let missing = sequence.missing;
+        let responses = Some(Metrics { lost: missing, ..Metrics::default() });
+        loss.flows.insert(flow.slot, FlowLoss { responses, ..FlowLoss::default() });
+    }
+    sample.metrics.loss = Some(loss);
+    assert!(incast(&sample).unwrap().title.contains("PSN gaps"));
 }
 
 #[test]

@@ -90,6 +90,12 @@ fn in_episode(input: &Input<'_>, between: &BetweenTaps<'_>) -> u64 {
     scaled(packets(&period), between.matched, all)
 }
 
+/// Packets, or where flows have no sequence ACKs.
+fn what_is_lost(between: &BetweenTaps<'_>) -> &'static str {
+    let answers = !between.flows.is_empty() && between.flows.iter().all(|flow| !flow.has_sequence());
+    if answers { "ACK" } else { "packet" }
+}
+
 /// Raises loss between taps.
 pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.loss;
@@ -110,7 +116,7 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
             short(from),
             short(to),
             units::count(*vanished),
-            plural(one.packets(), "packet"),
+            plural(one.packets(), what_is_lost(&one)),
             units::ratio(Some(one.ratio()))
         );
         let critical = one.ratio() >= limits.critical_ratio;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::analysis::direction_balance::{Sides, sides};
-use crate::analysis::{Flow, Imbalance, Latency, TapFlow};
+use crate::analysis::{Flow, Imbalance, TapFlow};
 use crate::findings::command::{Commands, priority};
 use crate::findings::ids;
 use crate::findings::period::{Period, latest, periods, run};
@@ -16,8 +16,12 @@ use crate::findings::{
 };
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
-use crate::util::numbers::{median, share};
+use crate::util::numbers::share;
 use crate::util::units;
+
+mod delay;
+
+use delay::Percentile;
 
 /// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
@@ -29,6 +33,8 @@ pub(super) const FAMILY: Family = Family {
         label("peers_ratio", "ratio on the parallel links", Unit::Ratio),
         label("link_latency_ns", "median latency on this link", Unit::Nanoseconds),
         label("peers_latency_ns", "median latency on the parallel links", Unit::Nanoseconds),
+        label("link_p99_ns", "99th percentile of latency on this link", Unit::Nanoseconds),
+        label("peers_p99_ns", "99th percentile of latency on the parallel links", Unit::Nanoseconds),
         label("load_over_mean", "its load over the mean", Unit::Factor),
         label("host_pairs", "host pairs with flows on both", Unit::Count),
         label("ratio_since", "ratio since it began", Unit::Ratio),
@@ -52,6 +58,8 @@ pub(super) const ONE_OF: Entry = Entry {
                - The median request-to-ACK latency is at least parallel.slower times that of the peers and parallel.slower_ns longer (flows with parallel.samples samples), in the share \
                parallel.agree of at least parallel.slow_pairs host pairs (with fewer host pairs: in that share of the flows, of at least parallel.flows_alone here and on the peers), and \
                no direction of the link carries more than parallel.load times the mean: a queue there would be links.imbalance.\n\
+               - The same of 99th percentiles: parallel.tail_slower times and parallel.tail_slower_ns longer (flows with parallel.tail_samples samples), as of a link that becomes slow \
+               in the middle of a capture; no direction carries more than parallel.even_load times the mean.\n\
                \n\
                The load may be higher, but less than links.max_over_mean, where the delay is parallel.steady times its own spread from median to p99 or requests of both directions are \
                slow: the delay of a queue varies, and holds up the ACKs of one direction alone.\n\
@@ -88,6 +96,15 @@ limits! {
     slower_ns: u64 = 50_000,
         "minimum difference of the median latencies",
         "More than the path itself takes in a data centre";
+    tail_slower: f64 = 8.0,
+        "minimum 99th percentile of latency over that of the peers",
+        "Tails of links with an even load differ by a factor of two or three";
+    tail_slower_ns: u64 = 200_000,
+        "minimum difference of the 99th percentiles",
+        "More than a queue that a burst leaves for a moment";
+    tail_samples: u64 = 500,
+        "minimum latency samples of a flow for a 99th percentile",
+        "It rests on five samples beyond it then";
     load: f64 = 1.2,
         "maximum load of a slow link over the mean",
         "A link with a fifth more traffic than its peers queues more";
@@ -134,6 +151,8 @@ enum WorseProperty {
     Loss(f64, f64),
     /// Median latencies on the link and on its peers, in nanoseconds.
     Delay(u64, u64),
+    /// Their 99th percentiles: the link was slow for a part of the time.
+    Tail(u64, u64),
 }
 
 struct WorseLink<'a> {
@@ -184,15 +203,6 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// Latencies of flows with enough samples for a median.
-fn known<'a>(limits: &Limits, flows: &'a [&Flow]) -> impl Iterator<Item = Latency> + use<'a> {
-    let least = limits.samples;
-    flows
-        .iter()
-        .filter_map(|flow| flow.latency_ns.as_deref().copied())
-        .filter(move |latency| latency.count >= least)
-}
-
 fn lost(flow: &Flow) -> u64 {
     flow.loss.get().map_or(0, |loss| loss.lost) + after_tap(flow)
 }
@@ -206,7 +216,7 @@ impl<'a> Direction<'a> {
         let mut pairs: BTreeMap<(Address, Address), ByLink<'a>> = BTreeMap::new();
         let own = input.facts.flows.iter().filter(|flow| {
             flow.direction == group.direction
-                && flow.payload_bytes > 0
+                && (flow.payload_bytes > 0 || flow.latency_ns.is_some())
                 && group.links.iter().any(|link| flow.link == *link)
                 && sides.is_none_or(|sides| sides.get(&flow.src).copied() == way)
         });
@@ -227,6 +237,16 @@ impl<'a> Direction<'a> {
             };
             (of(true), of(false))
         })
+    }
+
+    /// Of these, the flows with data: READ requests and atomics have none, and are timed alone.
+    fn with_data<'b>(&'b self, link: &'b str) -> impl Iterator<Item = (Vec<&'a Flow>, Vec<&'a Flow>)> + 'b {
+        let data = |mut flows: Vec<&'a Flow>| {
+            flows.retain(|flow| flow.payload_bytes > 0);
+            flows
+        };
+        let both = self.split(link).map(move |(here, there)| (data(here), data(there)));
+        both.filter(|(here, there)| !here.is_empty() && !there.is_empty())
     }
 
     fn worse(&self, input: &Input<'_>, link: &'a str, all: &[Self]) -> Option<WorseLink<'a>> {
@@ -250,7 +270,8 @@ impl<'a> Direction<'a> {
             self.more(limits, link, part, of, limits.loss_ratio, WorseProperty::Loss)
         });
         marks.or(loss).or_else(|| {
-            let slower = self.slower(limits, link)?;
+            let slower = self.slower(&Percentile::median(limits), link);
+            let Some(slower) = slower else { return self.tail(input, link) };
             // A queue in one direction delays the ACKs of the other direction's requests, not those of its own: its
             // requests wait upstream of the tap or have left the link. If both directions are delayed, load in one of
             // them is not the cause.
@@ -259,7 +280,8 @@ impl<'a> Direction<'a> {
                 .iter()
                 .fold((0.0f64, f64::MAX), |(most, least), load| (most.max(*load), least.min(*load)));
             let both = || {
-                let slow = |direction: &Self| direction.slower(limits, link).is_some();
+                let median = Percentile::median(limits);
+                let slow = |direction: &Self| direction.slower(&median, link).is_some();
                 least <= limits.load && all.len() > 1 && all.iter().all(slow)
             };
             let no_queue = || most < input.limits.links.max_over_mean && (slower.steady || both());
@@ -277,7 +299,7 @@ impl<'a> Direction<'a> {
         counted: impl Fn(&Flow) -> u64,
         judge: impl Fn(&Period) -> Option<WorseLink<'a>>,
     ) -> Option<WorseLink<'a>> {
-        let flows: Vec<&Flow> = self.split(link).flat_map(|(here, _)| here).collect();
+        let flows: Vec<&Flow> = self.with_data(link).flat_map(|(here, _)| here).collect();
         let known = |flow: &&Flow| {
             let intervals = signals.iter().flat_map(|signal| flow.intervals.of(*signal));
             intervals.map(|interval| interval.count).sum::<u64>() >= counted(flow)
@@ -288,7 +310,7 @@ impl<'a> Direction<'a> {
             let found = judge(period)?;
             let peak = match found.worse {
                 WorseProperty::Marks(here, _) | WorseProperty::Loss(here, _) => Some(here),
-                WorseProperty::Delay(..) => None,
+                WorseProperty::Delay(..) | WorseProperty::Tail(..) => None,
             };
             Some((found, peak))
         })?;
@@ -309,7 +331,7 @@ impl<'a> Direction<'a> {
         let (mut own, mut others) = ((0, 0), (0, 0));
         let (mut pairs, mut flows) = (0, Vec::new());
         let (mut all, mut on_link, mut on_peers) = (0usize, 0usize, 0usize);
-        for (here, there) in self.split(link) {
+        for (here, there) in self.with_data(link) {
             (all, on_link, on_peers) = (all + 1, on_link + here.len(), on_peers + there.len());
             for (sum, side) in [(&mut own, &here), (&mut others, &there)] {
                 sum.0 += side.iter().map(|flow| part(flow)).sum::<u64>();
@@ -341,47 +363,6 @@ impl<'a> Direction<'a> {
         })
     }
 
-    fn slower(&self, limits: &Limits, link: &'a str) -> Option<WorseLink<'a>> {
-        let times =
-            |flows: &[&Flow]| -> Vec<u64> { known(limits, flows).map(|latency| latency.p50).collect() };
-        let (mut here, mut there, mut all, mut slow) = (Vec::new(), Vec::new(), 0usize, 0usize);
-        let (mut flows, mut slow_flows, mut spreads) = (Vec::new(), 0usize, Vec::new());
-        for (own, others) in self.split(link) {
-            let (own_times, other_times) = (times(&own), times(&others));
-            let (Some(mine), Some(theirs)) = (median(own_times.clone()), median(other_times.clone())) else {
-                continue;
-            };
-            let is_slow = |time: u64| time as f64 >= limits.slower * theirs as f64;
-            all += 1;
-            slow += usize::from(is_slow(mine));
-            spreads.extend(known(limits, &own).map(|latency| latency.p99.saturating_sub(latency.p50)));
-            slow_flows += own_times.iter().filter(|time| is_slow(**time)).count();
-            here.extend(own_times);
-            there.extend(other_times);
-            flows.extend(own);
-        }
-        let few = (here.len(), there.len());
-        let (mine, theirs) = (median(here)?, median(there)?);
-        let agree = if all >= limits.slow_pairs {
-            slow as f64 >= limits.agree * all as f64
-        } else {
-            few.0.min(few.1) >= limits.flows_alone && slow_flows as f64 >= limits.agree * few.0 as f64
-        };
-        let slower = mine as f64 >= limits.slower * theirs as f64 && mine - theirs >= limits.slower_ns;
-        (agree && slower).then(|| WorseLink {
-            link,
-            worse: WorseProperty::Delay(mine, theirs),
-            times: mine as f64 / theirs.max(1) as f64,
-            host_pairs: all,
-            slow_share: Some(slow_flows as f64 / few.0 as f64),
-            steady: median(spreads)
-                .is_some_and(|spread| mine.saturating_sub(theirs) >= limits.steady * spread),
-            load: None,
-            episodes: None,
-            flows,
-        })
-    }
-
     /// Load of a link over the mean, in each of its directions.
     fn loads(&self, input: &Input<'_>, link: &str) -> Vec<f64> {
         let over_mean = |bytes: &[u64], at: usize| {
@@ -405,26 +386,44 @@ impl<'a> Direction<'a> {
     }
 }
 
-/// The sentence about a link, one of `count`, and the signal that is worse.
-fn diagnosis(worst: &WorseLink<'_>, name: &str, count: usize, ce: &str) -> (String, LinkSignal) {
+/// The other link of a group, or what stands for all others. "Peers" are hosts.
+fn other_links(group: &Imbalance, own: &str) -> String {
+    let mut others = group.links.iter().filter(|link| *link != own);
+    match (others.next(), others.next()) {
+        (Some(other), None) => short(other),
+        _ => "the others".to_owned(),
+    }
+}
+
+/// The sentence about a link of a group, and the signal that is worse.
+fn diagnosis(worst: &WorseLink<'_>, name: &str, group: &Imbalance, ce: &str) -> (String, LinkSignal) {
     let ratio = |ratio| units::ratio(Some(ratio));
+    let (count, others) = (group.links.len(), other_links(group, worst.link));
     match worst.worse {
         WorseProperty::Marks(here, there) => (
             format!(
-                "Congestion on {name}, one of {count} links: {} {ce}-marked, peers {}",
+                "Congestion on {name}, one of {count} links: {} {ce}-marked, {others} {}",
                 ratio(here),
                 ratio(there)
             ),
             LinkSignal::Marks,
         ),
         WorseProperty::Loss(here, there) => (
-            format!("Loss on {name}, one of {count} links: {}, peers {}", ratio(here), ratio(there)),
+            format!("Loss on {name}, one of {count} links: {}, {others} {}", ratio(here), ratio(there)),
             LinkSignal::Loss,
         ),
         WorseProperty::Delay(here, there) => (
             format!(
-                "{} {name}, one of {count}: median latency {}, peers {}",
+                "{} {name}, one of {count}: median latency {}, {others} {}",
                 if worst.load.is_some() { "Slow or busier link" } else { "Slow link" },
+                units::duration(here),
+                units::duration(there)
+            ),
+            LinkSignal::Delay,
+        ),
+        WorseProperty::Tail(here, there) => (
+            format!(
+                "Link {name}, one of {count}, at times slow: p99 {}, {others} {}",
                 units::duration(here),
                 units::duration(there)
             ),
@@ -439,12 +438,12 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &WorseLink<'_>, found: &mu
         return;
     }
     let name = short(worst.link);
-    let (diagnosis, signal) = diagnosis(worst, &name, group.links.len(), input.facts.mark());
+    let (diagnosis, signal) = diagnosis(worst, &name, group, input.facts.mark());
     let place = Place::link(input, worst.link, group.direction);
     let port = place.switch_port.as_ref().map_or_else(String::new, |port| format!(" ({port})"));
     let share = match worst.worse {
         WorseProperty::Marks(here, _) | WorseProperty::Loss(here, _) => Some(here),
-        WorseProperty::Delay(..) => None,
+        WorseProperty::Delay(..) | WorseProperty::Tail(..) => None,
     };
     let class = worst.flows.first().copied().and_then(priority);
     let here = Commands::on(input, worst.link).of_priority(class);
@@ -477,6 +476,9 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &WorseLink<'_>, found: &mu
                 None => raise.owns(&[ids::LINKS_IMBALANCE]),
             }
         }
+        WorseProperty::Tail(here, there) => {
+            raise.evidence("link_p99_ns", here).evidence("peers_p99_ns", there)
+        }
     };
     dated(raise, input, worst, share).into(found);
 }
@@ -503,10 +505,7 @@ fn of_one_link(
     worst: &WorseLink<'_>,
     peers_ratio: f64,
 ) {
-    let peers: Vec<&str> =
-        group.links.iter().map(String::as_str).filter(|link| *link != worst.link).collect();
-    let which = if let [peer] = peers[..] { short(peer) } else { "its peers".to_owned() };
-    let compared = format!(", {} on {which}", units::ratio(Some(peers_ratio)));
+    let compared = format!(", {} on {}", units::ratio(Some(peers_ratio)), other_links(group, worst.link));
     congestion.title = title(std::mem::take(&mut congestion.title), [compared]);
     congestion.evidence.insert(Evidence::declared(ids::ECN_CONGESTION, "peers_ratio", peers_ratio.into()));
     congestion.compare(group.links.clone(), group.direction);

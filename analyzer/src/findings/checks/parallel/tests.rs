@@ -72,7 +72,7 @@ fn marks_on_one_of_two() {
     assert_eq!(steps.last(), Some(&"Take the link out of the ECMP group for a test."));
     // Too few marks for congestion: the comparison stands for itself.
     let few = marked([0, 10], 3).unwrap();
-    assert_eq!(few.title, "Congestion on up1, one of 2 links: 1.00 % CE-marked, peers 0 %");
+    assert_eq!(few.title, "Congestion on up1, one of 2 links: 1.00 % CE-marked, up0 0 %");
     assert_eq!(marked([0, 9], 3), None, "less than one in a hundred");
     assert_eq!(marked([10, 30], 3), None, "three times as many");
     assert_eq!(marked([0, 90], 1), None, "one pair of hosts has a trouble of its own");
@@ -100,11 +100,41 @@ fn a_slow_link_that_carries_no_more_than_its_peers() {
         }))
     };
     let finding = slow([40_000, 190_000], 3, 4_000_000).unwrap();
-    assert_eq!(finding.title, "Slow link up1, one of 2: median latency 190 µs, peers 40.0 µs");
+    assert_eq!(finding.title, "Slow link up1, one of 2: median latency 190 µs, up0 40.0 µs");
     assert_eq!(slow([40_000, 89_000], 3, 4_000_000), None, "49 µs longer");
     assert_eq!(slow([120_000, 190_000], 3, 4_000_000), None, "not twice as long");
     assert_eq!(slow([40_000, 190_000], 2, 4_000_000), None, "a third of the hosts is not slower");
     assert_eq!(slow([40_000, 190_000], 3, 6_100_000), None, "a busier link has a longer queue");
+}
+
+/// The 99th percentiles on each link, with a median of 1 µs and this number of samples, of requests with or without payload.
+fn tails(p99: [u64; 2], count: u64, payload: bool) -> Option<Finding> {
+    let mut sample = uplinks(|_, _, _, _, _| {});
+    let figure = |slot: u32| {
+        let p99 = p99[usize::from(sample.flows[slot as usize].key.link)];
+        let all = Summary { count, p50: 1_000.min(p99), p99, p999: p99.into(), max: p99 };
+        (slot, Figure { all: Some(all), ..Figure::default() })
+    };
+    sample.metrics.latency = Some((0..12).map(figure).collect());
+    for flow in sample.flows.iter_mut().filter(|_| !payload) {
+        flow.stats.payload_bytes = 0;
+    }
+    one_of(&sample)
+}
+
+#[test]
+fn a_link_that_is_slow_at_times() {
+    let finding = tails([1_200, 401_000], 1_000, true).unwrap();
+    assert_eq!(finding.title, "Link up1, one of 2, at times slow: p99 401 µs, up0 1.20 µs");
+    assert_eq!(tails([1_200, 401_000], 499, true), None, "too few samples");
+    assert_eq!(tails([1_200, 200_000], 1_000, true), None, "less than 200 µs longer");
+    assert_eq!(tails([60_000, 401_000], 1_000, true), None, "tails of queues");
+}
+
+/// READ requests have no payload.
+#[test]
+fn requests_without_payload_are_timed_as_well() {
+    assert!(tails([1_200, 401_000], 1_000, false).is_some());
 }
 
 /// Each link has hosts of its own, as rails have.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::BLACK_HOLE;
-use crate::analysis::{Flow, TapFlow};
+use super::{BLACK_HOLE, Limits};
+use crate::analysis::{Flow, LostLarge, TapFlow};
 use crate::findings::checks::{died, ends};
 use crate::findings::command::ByHand;
 use crate::findings::dedup::{Name, name};
@@ -45,9 +45,16 @@ struct BlackHole<'a> {
     passed: u32,
     /// Small packets that arrived in the same time.
     small: u64,
+    /// First large packet lost, where large ones passed before.
+    began_ns: Option<u64>,
 }
 
 impl<'a> BlackHole<'a> {
+    /// True if enough large packets are lost while small ones arrive.
+    fn is_one(&self, limits: &Limits) -> bool {
+        self.large >= limits.large.max(1) && self.small >= limits.small.max(1)
+    }
+
     /// Adds the lost packets of a flow, with their smallest and largest payload, if all are larger than any that
     /// arrived.
     fn add(&mut self, flow: &'a Flow, (packets, smallest, largest): (u64, Option<u32>, u32)) {
@@ -125,10 +132,15 @@ fn between_taps<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
             vanished: (None, 0),
             passed,
             small: 0,
+            began_ns: None,
         };
-        for flow in near.iter().filter(|flow| is_retried(flow)) {
-            let tap = taps.iter().find(|tap| (tap.src, tap.dst, tap.dest_qp) == name(flow));
-            let Some(large) = tap.and_then(|tap| tap.vanished_large) else { continue };
+        let large = |flow: &&'a Flow| {
+            let tap = taps.iter().find(|tap| (tap.src, tap.dst, tap.dest_qp) == name(flow))?;
+            Some((*flow, tap.vanished_large?))
+        };
+        let lost: Vec<(&Flow, LostLarge)> =
+            near.iter().filter(|flow| is_retried(flow)).filter_map(large).collect();
+        for (flow, large) in &lost {
             hole.add(flow, (large.packets, Some(large.smallest), large.largest));
         }
         for flow in facts.absent(from, to, (src, dst)) {
@@ -143,11 +155,32 @@ fn between_taps<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
             .map(|tap| tap.packets_matched)
             .sum();
         hole.small = meanwhile(working, since, until) + own;
-        if hole.large >= limits.large.max(1) && hole.small >= limits.small.max(1) {
+        if hole.is_one(limits) {
             all.push(hole);
+            continue;
         }
+        all.extend(late(input, &taps, &lost, hole));
     }
     all
+}
+
+/// The same where large packets passed until it began: those that are retried in vain since then say when.
+fn late<'a>(
+    input: &Input<'a>,
+    taps: &[&TapFlow],
+    lost: &[(&'a Flow, LostLarge)],
+    whole: BlackHole<'a>,
+) -> Option<BlackHole<'a>> {
+    let lost = || lost.iter().filter(|(flow, _)| input.facts.ends_in_vain(flow));
+    let began_ns = lost().map(|(_, large)| large.first_ns).min()?;
+    let passed = taps.iter().map(|tap| tap.largest_since(began_ns)).max().filter(|passed| *passed > 0)?;
+    let small = taps.iter().map(|tap| tap.matched_since(began_ns)).sum();
+    let nothing = BlackHole { flows: Vec::new(), large: 0, vanished: (None, 0), ..whole };
+    let mut hole = BlackHole { passed, small, began_ns: Some(began_ns), ..nothing };
+    for (flow, large) in lost() {
+        hole.add(flow, (large.packets, Some(large.smallest), large.largest));
+    }
+    hole.is_one(&input.limits.path).then_some(hole)
 }
 
 /// Largest payload of a flow's requests.
@@ -188,7 +221,18 @@ fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
         if small >= limits.small.max(1) && large >= limits.large.max(1) {
             let vanished = (sizes().min(), sizes().max().unwrap_or(0));
             let (src, dst) = (*src, *dst);
-            all.push(BlackHole { src, dst, taps: None, flows: victims, large, vanished, passed, small });
+            let began_ns = None;
+            all.push(BlackHole {
+                src,
+                dst,
+                taps: None,
+                flows: victims,
+                large,
+                vanished,
+                passed,
+                small,
+                began_ns,
+            });
         }
     }
     all
@@ -207,7 +251,7 @@ fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> u32 {
 }
 
 fn raise(input: &Input<'_>, hole: &BlackHole<'_>, found: &mut Vec<Finding>) {
-    let &BlackHole { src, dst, taps, ref flows, large, vanished, passed, small } = hole;
+    let &BlackHole { src, dst, taps, ref flows, large, vanished, passed, small, began_ns } = hole;
     let Some(first) = flows.first() else { return };
     let severity = if taps.is_some() { Severity::Critical } else { Severity::Warning };
     let (passed_bytes, packets) = (units::count(passed.into()), units::count(large));
@@ -226,7 +270,7 @@ fn raise(input: &Input<'_>, hole: &BlackHole<'_>, found: &mut Vec<Finding>) {
         None => (place.hop(Hop::Downstream), format!("between this tap and {dst}")),
     };
     let here = Commands::near(input, first, first.src);
-    let first_ns = flows.iter().map(|flow| flow.first_ns).min().unwrap_or(0);
+    let first_ns = began_ns.or_else(|| flows.iter().map(|flow| flow.first_ns).min()).unwrap_or(0);
     let last_ns = flows.iter().map(|flow| flow.last_ns).max().unwrap_or(0);
     let cost = Cost { ratio: None, signal: Signal::Retransmitted, waits: &[Wait::Timeout] };
     let retries = flows.iter().map(|flow| stuck(flow)).max();
@@ -260,7 +304,7 @@ mod tests {
     use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
     use crate::findings::tests::found;
     use crate::metrics::loss::{AckState, FlowLoss, Metrics, Sizes};
-    use crate::metrics::taps::{MissingAtTap, TapPair};
+    use crate::metrics::taps::{LatestOfSize, MissingAtTap, TapPair};
     use crate::sample::Sample;
 
     const SMALL: u32 = 17;
@@ -359,6 +403,35 @@ mod tests {
         let likely = |sample: &Sample| black_hole(sample).map(|one| one.evidence["certainty"] == "likely");
         assert_eq!(likely(&at_two_taps(40, 512)), Some(true), "as large as what arrived");
         assert_eq!(likely(&at_two_taps(4, 4096)), Some(true), "too few");
+    }
+
+    /// Large packets pass until `began_ns`, then none does; others of `passed` bytes pass later.
+    fn late(began_ns: u64, passed: u16, stuck: u64) -> Option<Finding> {
+        let mut sample = at_two_taps(40, 4096);
+        for (at, pair) in sample.metrics.taps.as_mut().unwrap().iter_mut().enumerate() {
+            let latest = |payload, matched, at_ns| LatestOfSize { payload, matched, at_ns: [at_ns; 2] };
+            pair.largest = 4096;
+            pair.sizes = vec![latest(4096, if at == 0 { 60 } else { 100 }, began_ns)];
+            if at == 0 {
+                pair.sizes.push(latest(passed, 100, START + SECOND));
+            }
+        }
+        for loss in sample.metrics.loss.as_mut().unwrap().flows.values_mut() {
+            loss.requests.as_mut().unwrap().stuck = stuck;
+        }
+        black_hole(&sample).filter(|one| one.evidence["certainty"] == "certain")
+    }
+
+    #[test]
+    fn large_packets_may_have_passed_before_it_began() {
+        let finding = late(START - 1, 512, 7).unwrap();
+        let evidence = |name: &str| finding.evidence[name].as_u64();
+        assert_eq!((evidence("largest_passed"), evidence("small")), (Some(512), Some(40)));
+        assert_eq!(finding.episodes[0].first_ns, START);
+        assert_eq!(late(START + 1, 512, 7), None, "large packets pass");
+        assert_eq!(late(START - 1, 4096, 7), None, "those of another queue pair do");
+        assert_eq!(late(START - 1, 0, 7), None, "nothing but ACKs passes");
+        assert_eq!(late(START - 1, 512, 1), None, "the last packets before a timeout");
     }
 
     #[test]

@@ -301,7 +301,7 @@ fn raise(
     let Evaluated { period, what: storm, episodes } = judged;
     let flows = || storm.flows.iter().map(|(flow, _)| *flow);
     let advice = advice(storm.reordered, hosts, known, found);
-    let (requester, responder) = ends::of_data(input, flows());
+    let (requester, responder) = ends::of_lost(input, flows());
     let mut raise = Raise::new(&STORM, Severity::Warning, headline(input, storm, naks.as_ref(), hosts))
         .advice(&advice)
         .reordered(storm.reordered)

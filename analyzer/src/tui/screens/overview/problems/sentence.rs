@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn a_sentence_without_room_loses_counts_then_parts_then_words() {
         let retransmitted = "Retransmissions: 960 of 33,255 packets (2.89 %), 10.40.1.11 → 4 hosts";
-        let congested = "Congestion on rail0, one of 2 links: 26.3 % CE-marked, peers 0 %";
+        let congested = "Congestion on rail0, one of 2 links: 26.3 % CE-marked, rail1 0 %";
         let slow = "Receiver 10.40.2.23 not ready: 412 RNR NAKs for 8,478 request packets";
         for (title, width, shown) in [
             (retransmitted, 66, "Retransmissions: 2.89 %, 10.40.1.11 → 4 hosts"),
