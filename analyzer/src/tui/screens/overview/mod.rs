@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use self::areas::{Areas, WantedLines, problems_width};
 use self::chart::Picture;
-pub(super) use self::chart::{links_over_time, load_of};
+pub(super) use self::chart::{chart_columns, links_over_time, load_of};
 pub use self::grid::Chart;
 use super::{Effect, Hints, Page, Spans, empty, events, export_table, line, nic, select, trends};
 use crate::analysis::{Entropy, rail_of};
