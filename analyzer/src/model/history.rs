@@ -12,6 +12,7 @@ use super::conclusions::Conclusions;
 use super::snapshot::{self, FlowSnapshot};
 pub use super::snapshot::{BUSIEST, Snapshot};
 use crate::analysis::{Entropy, Overlap};
+use crate::findings::Finding;
 use crate::metrics::loss::signal_intervals::EPISODE_GAP_NS;
 use crate::sample::{Sample, SourceKind};
 use crate::util::deferred::discard;
@@ -282,6 +283,16 @@ impl History {
     #[must_use]
     pub fn conclusions(&self, at: usize) -> Option<&Conclusions> {
         self.snapshots.iter().take(at + 1).rev().find_map(|kept| kept.conclusions.as_deref())
+    }
+
+    /// Time of the oldest findings kept among which this one is; `None` if there are none after them.
+    #[must_use]
+    pub fn concluded_by(&self, finding: &Finding) -> Option<u64> {
+        let key = finding.key();
+        let is = |one: &Finding| one.id == finding.id && one.key() == key;
+        let mut kept = self.snapshots.iter().filter_map(|kept| kept.conclusions.as_deref());
+        let first = kept.find(|kept| kept.findings.iter().any(is))?;
+        kept.next().map(|_| first.time_ns)
     }
 
     /// The entropy at snapshot number `at`, or at one of the `near` snapshots before it.

@@ -6,7 +6,7 @@
 
 use super::History;
 use crate::analysis::Overlap;
-use crate::metrics::timeline::{LinkPoints, SignalKind};
+use crate::metrics::timeline::{LinkPoints, POINTS, SignalKind};
 use crate::model::Counts;
 use crate::sample::{Direction, FlowSample, Sample};
 use crate::util::map::Map;
@@ -81,7 +81,7 @@ impl OverTime {
     pub fn new(history: &History, sample: &Sample, overlap: &Overlap) -> Self {
         let links = sample.links.iter().take(LINKS).map(|link| (link.name.clone(), link.direction)).collect();
         let packets = sample.metrics.timeline.as_deref().filter(|links| !links.is_empty());
-        let spans = match packets {
+        let mut spans = match packets {
             Some(points) => of_packets(points, history, sample, overlap),
             None => of_snapshots(history),
         };
@@ -89,6 +89,9 @@ impl OverTime {
         // The first and the last point are cut by the beginning and end of the capture.
         let least_ns =
             if packets.is_some() { lengths.max() } else { lengths.min() }.unwrap_or(NS_PER_S).max(1);
+        if let Some(window) = sample.window.filter(|_| packets.is_some()) {
+            add_silence(&mut spans, least_ns, window);
+        }
         let pairs = history.iter().zip(history.iter().skip(1));
         let gauges = pairs.filter_map(|(a, b)| Gauge::between(a, b)).collect();
         let pauses = pauses(sample);
@@ -411,6 +414,29 @@ fn of_packets(
     }
     spans.retain(|span| span.to_ns > span.from_ns);
     spans
+}
+
+/// Adds the time of a capture before its first and after its last RoCE packet.
+fn add_silence(spans: &mut Vec<CountedTime>, least_ns: u64, window: (u64, u64)) {
+    let links = spans.first().map_or(0, |span| span.links.len());
+    let silent = |from_ns: u64, to_ns: u64| {
+        // As few as the points that packets have, at most.
+        let part_ns = to_ns.saturating_sub(from_ns).div_ceil(POINTS as u64).max(least_ns);
+        let parts = to_ns.saturating_sub(from_ns).div_ceil(part_ns);
+        (0..parts).map(move |at| CountedTime {
+            from_ns: from_ns + at * part_ns,
+            to_ns: (from_ns + (at + 1) * part_ns).min(to_ns),
+            bytes: 0.0,
+            capable: 0.0,
+            signals: [0.0; SignalKind::ALL.len()],
+            links: vec![0.0; links],
+        })
+    };
+    let known = spans.first().zip(spans.last());
+    if let Some((first_ns, last_ns)) = known.map(|(first, last)| (first.from_ns, last.to_ns)) {
+        spans.splice(0..0, silent(window.0, first_ns));
+        spans.extend(silent(last_ns, window.1.saturating_add(1)));
+    }
 }
 
 /// Bytes, ECN-capable packets and signals of a point.

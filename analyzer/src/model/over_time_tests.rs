@@ -107,6 +107,30 @@ fn what_two_taps_show_is_there_once() {
     }
 }
 
+/// A capture lasts longer than its RoCE packets: before and after them there are none, which is known.
+#[test]
+fn the_time_of_a_capture_without_packets_is_part_of_it() {
+    let (mut series, ms) = (series(true), 1_000_000);
+    let packets = 1_000 * ms;
+    for span in &mut series.spans {
+        (span.from_ns, span.to_ns) = (span.from_ns + 7_003 * ms, span.to_ns + 7_003 * ms);
+    }
+    add_silence(&mut series.spans, 10 * ms, (1_000 * ms, 60_000 * ms - 1));
+    assert_eq!(series.range(), Some((1_000 * ms, 60_000 * ms)));
+    assert!(series.spans.len() < 100 + 2 * POINTS + 2, "{}", series.spans.len());
+    assert!(series.spans.windows(2).all(|pair| pair[0].to_ns == pair[1].from_ns));
+    let rates = series.columns(Series::Throughput, 1_000 * ms, 1_000 * ms, 59);
+    assert!(rates.iter().all(Option::is_some), "{rates:?}");
+    let bits: f64 = rates.iter().flatten().sum();
+    assert!((bits - 8e5 * packets as f64 / 1e9).abs() < 8e4, "{bits}");
+    let lost = series.columns(Series::Signal(SignalKind::Lost), 1_000 * ms, 1_000 * ms, 59);
+    assert_eq!(lost.iter().flatten().filter(|lost| **lost > 0.0).count(), 1, "{lost:?}");
+    assert_eq!(lost[0], Some(0.0));
+    let mut empty = Vec::new();
+    add_silence(&mut empty, 10 * ms, (0, 1));
+    assert!(empty.is_empty());
+}
+
 #[test]
 fn before_and_behind_the_data_nothing_is_known() {
     let series = series(true);

@@ -151,7 +151,9 @@ fn goes(input: Input, app: &mut App, key: Key) {
                 press(&mut live, &[key]);
                 assert_eq!(cursor(&live) < before, input == Input::Left);
                 assert_eq!(live.view.timeline.paused, still);
-                assert!(text(&live).contains("at the cursor") && text(&live).contains("Left Right cursor"));
+                assert!(
+                    text(&live).contains("at cursor, per s") && text(&live).contains("Left Right cursor")
+                );
             }
         }
         Input::Open => {
@@ -450,4 +452,33 @@ fn text_pasted_by_mistake_does_no_harm() {
     }
     assert!(app.view.filter.text.len() <= 1_000);
     draw(&app);
+}
+
+/// Esc on a screen closes what that screen shows, and nothing of another one.
+#[test]
+fn esc_changes_nothing_that_is_not_shown() {
+    let mut app = after(&World::sick(), USUAL, SECONDS);
+    press(&mut app, &[Key::Char('2'), Key::Char('o'), Key::Char('1'), Key::Char('+'), Key::Left]);
+    assert_eq!(app.screens.flows.group, Group::Hosts);
+    press(&mut app, &[Key::Esc]);
+    assert_eq!(app.screens.overview.chart.cursor_ns, None);
+    assert!(app.screens.overview.chart.window_ns.is_some());
+    press(&mut app, &[Key::Esc]);
+    assert_eq!(app.screens.overview.chart.window_ns, None);
+    press(&mut app, &[Key::Esc]);
+    assert_eq!(app.screens.flows.group, Group::Hosts);
+    assert!(text(&app).contains("nothing to close"), "{}", text(&app));
+    press(&mut app, &[Key::Char('2'), Key::Esc]);
+    assert_eq!((app.screens.flows.group, app.screens.flows.grouped), (Group::None, false));
+}
+
+#[test]
+fn a_key_that_needs_something_else_first_says_so() {
+    let mut app = after(&World::sick(), USUAL, SECONDS);
+    press(&mut app, &[Key::Char('2'), Key::Char('m')]);
+    assert!(app.view.marked.is_empty() && text(&app).contains("no queue pair selected"), "{}", text(&app));
+    for key in ['n', 'N'] {
+        press(&mut app, &[Key::Char('7'), Key::Char(key)]);
+        assert!(text(&app).contains("no event is open; Enter opens"), "{}", text(&app));
+    }
 }

@@ -69,3 +69,33 @@ fn an_ended_replay_has_the_findings_of_earlier_times() {
     assert_eq!(app.view.concluded().unwrap().as_of, AsOf::Now);
     assert_eq!(app.view.analysis.as_ref().unwrap().time_ns, at_end);
 }
+
+/// Paused, a seek forward ends at a time whose findings come later: until then the sentence says of what time it is.
+#[test]
+fn the_verdict_follows_a_seek_while_paused() {
+    let world = World { kind: rocescope::sample::SourceKind::Replay, ..World::sick() };
+    let mut app = App::new(Options { speed: Some(1.0), ..options() });
+    let mut analyst = Analyst::new(app.view.options.report.clone());
+    app.on_resize(160, 48);
+    app.on_sample(Arc::new(world.at(2)));
+    app.analyse_with(&mut analyst);
+    let seek = press(&mut app, &[Key::Char(' '), Key::Char('g'), Key::Char('+'), Key::Char('9'), Key::Enter]);
+    assert!(matches!(seek, Action::Send(rocescope::source::feed::Command::Seek(_))), "{seek:?}");
+    app.on_sample(Arc::new(world.at(12)));
+    assert!(app.view.timeline.paused && app.view.timeline.seek_ns.is_none());
+    let late = "as of 12:00:02";
+    assert!(text(&app).contains(late), "{}", text(&app));
+    assert!(text(&app).contains(" active") && !text(&app).contains("to the end"), "{}", text(&app));
+    app.analyse_with(&mut analyst);
+    let shown_ns = app.view.data.as_ref().unwrap().model.time_ns;
+    assert_eq!(app.view.analysis.as_ref().unwrap().time_ns, shown_ns);
+    assert!(!text(&app).contains(late), "{}", text(&app));
+    // What comes while it stands still is not shown.
+    app.on_sample(Arc::new(world.at(20)));
+    app.analyse_with(&mut analyst);
+    assert_eq!(app.view.analysis.as_ref().unwrap().time_ns, shown_ns);
+    // At the end of the data nothing is active.
+    app.on_end(End::Done);
+    app.analyse_with(&mut analyst);
+    assert!(text(&app).contains("lasting to the end"), "{}", text(&app));
+}

@@ -366,9 +366,13 @@ fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, St
         HeadlineSource::Known(concluded, verdict) => (concluded, verdict),
     };
     // A verdict of another time than the values shown says so.
-    let stale =
-        app.view.late_ns().map_or_else(String::new, |ns| format!("  as of {}", units::second_utc(ns)));
-    let width = width.saturating_sub(stale.chars().count());
+    let stale = app
+        .view
+        .late_ns()
+        .map_or_else(String::new, |ns| format!("  as of {}", app.view.data_end(None).clock(ns)));
+    let room = width.saturating_sub(stale.chars().count());
+    // A sentence that goes on in the next line ends with it there.
+    let width = if continues { width } else { room };
     let (mut spans, rest) = match (verdict.health, verdict.headline) {
         (Health::Degraded | Health::Critical, Some(worst)) => {
             // Where it continues the time stands in the next line.
@@ -398,8 +402,11 @@ fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, St
             (spans, String::new())
         }
     };
-    spans.push(stale, theme::text(Level::Warning));
-    (spans, rest)
+    if rest.is_empty() && spans.width <= room {
+        spans.push(stale, theme::text(Level::Warning));
+        return (spans, rest);
+    }
+    (spans, format!("{rest}{stale}").trim_start().to_owned())
 }
 
 /// Both ends of a problem in `width` columns, or what else its page does not say.
@@ -458,12 +465,18 @@ fn active_kinds(concluded: &Concluded<'_>) -> Vec<(Problem, Level, bool)> {
     let counts = |finding: &&Finding| !active().any(|one| finding.is_owned_by(one.id, one.at));
     for finding in active().filter(counts) {
         let Some(kind) = Problem::of(finding) else { continue };
-        let quiet = finding.quiet_ns(concluded.end_ns).is_some();
+        let (level, quiet) = (Level::from(finding.severity), finding.quiet_ns(concluded.end_ns).is_some());
         match kinds.iter_mut().find(|(known, ..)| *known == kind) {
-            Some((.., all_quiet)) => *all_quiet &= quiet,
-            None => kinds.push((kind, finding.severity.into(), quiet)),
+            Some((_, worst, all_quiet)) => {
+                *worst = level.max(*worst);
+                *all_quiet &= quiet;
+            }
+            None => kinds.push((kind, level, quiet)),
         }
     }
+    // What the sentence is about comes first; of the others none hides a worse one.
+    let headline = Verdict::of(all, false).headline.and_then(Problem::of);
+    kinds.sort_by_key(|(kind, level, _)| (Some(*kind) != headline, std::cmp::Reverse(*level)));
     kinds
 }
 
@@ -490,9 +503,11 @@ fn badge_parts(kinds: &[(Problem, Level, bool)], room: usize, wide: bool) -> (Ve
 }
 
 fn badges(concluded: &Concluded<'_>, room: usize, wide: bool) -> Spans {
-    let (parts, more) = badge_parts(&active_kinds(concluded), room, wide);
+    let kinds = active_kinds(concluded);
+    let (parts, more) = badge_parts(&kinds, room, wide);
+    let hidden = kinds.iter().skip(parts.len()).map(|(_, level, _)| *level).max().unwrap_or_default();
     let (mut spans, _) = join(parts, usize::MAX, " ");
-    spans.push(more, theme::BOLD);
+    spans.push(more, theme::BOLD.patch(theme::text(hidden)));
     spans
 }
 

@@ -111,6 +111,10 @@ impl App {
             Input::Suspend => return Action::Suspend,
             Input::Back => return self.back(),
             Input::Quit => return Action::Quit,
+            Input::Older | Input::Newer => {
+                let open = self.view.options.keys.first(Input::Open);
+                self.view.messages.say(format!("no event is open; {open} opens the selected one"));
+            }
             own => {
                 let effect = self.screens.page_mut(self.view.screen).on_input(&mut self.view, own);
                 return self.apply(effect);
@@ -296,7 +300,8 @@ impl App {
     }
 
     fn back(&mut self) -> Action {
-        let table = &mut self.screens.flows;
+        let own_group = Group::automatic(self.view.has().twins);
+        let on_table = self.view.screen == Screen::Qps;
         if self.view.screen == Screen::Detail {
             self.show_screen(self.back_to);
         } else if self.view.screen == Screen::Nic && self.screens.nic.close() {
@@ -304,21 +309,20 @@ impl App {
         } else if self.view.screen == Screen::Problem {
             let to = self.screens.problem.back();
             self.show_screen(to);
-        } else if table.focus.take().is_some() || table.only_marked {
-            table.only_marked = false;
+        } else if on_table && self.screens.flows.show_all() {
             self.arrange(false);
+        } else if !on_table && self.unselect() {
+            // What is shown comes before what another screen has.
         } else if !self.view.filter.text.is_empty() {
             self.view.messages.say("filter cleared");
             return self.set_filter("");
-        } else if table.group != Group::None {
-            let effect = table.group_by(&mut self.view, Group::None);
+        } else if on_table && self.screens.flows.group != own_group {
+            let effect = self.screens.flows.group_by(&mut self.view, own_group);
+            self.screens.flows.grouped = false;
             return self.apply(effect);
-        } else if self.unselect() || self.screens.page_mut(self.view.screen).drop_selection() {
-            self.screens.links.below = Cursor::default();
-            if self.view.screen == Screen::Qps {
-                self.view.selected = None;
-                self.arrange(false);
-            }
+        } else if on_table && self.unselect() {
+            self.view.selected = None;
+            self.arrange(false);
         } else if !self.view.marked.is_empty() {
             self.view.marked.clear();
             self.view.messages.say("marks cleared");
@@ -332,9 +336,17 @@ impl App {
 
     /// Drops the selection of the screen; false when it has none.
     fn unselect(&mut self) -> bool {
-        let cursor = self.screens.page_mut(self.view.screen).selection();
-        let Some(cursor) = cursor.filter(|cursor| cursor.selected.is_some()) else { return false };
-        *cursor = Cursor::default();
-        true
+        let page = self.screens.page_mut(self.view.screen);
+        let dropped = match page.selection().filter(|cursor| cursor.selected.is_some()) {
+            Some(cursor) => {
+                *cursor = Cursor::default();
+                true
+            }
+            None => page.drop_selection(),
+        };
+        if dropped {
+            self.screens.links.below = Cursor::default();
+        }
+        dropped
     }
 }

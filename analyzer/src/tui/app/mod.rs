@@ -289,7 +289,10 @@ impl App {
             self.arrange(true);
             return;
         }
-        if !self.view.timeline.paused || self.view.analysis.is_none() {
+        // A seek while paused ends at a time of its own, whose analysis comes later.
+        let shown_ns = self.view.data.as_ref().map_or(0, |data| data.model.time_ns);
+        let of_shown = analysis.time_ns <= shown_ns;
+        if !self.view.timeline.paused || self.view.analysis.is_none() || of_shown {
             self.view.analysis = Some(Deferred::new(Arc::new(analysis)));
             self.judge();
             self.arrange(true);

@@ -29,6 +29,8 @@ pub struct ColumnContext {
     pub p99: bool,
     /// Processes of queue pairs.
     pub owners: bool,
+    /// Pods of queue pairs.
+    pub pods: bool,
     /// Letters of the longest name of a link, its direction included.
     pub link: u16,
     /// Letters of the longest IPv4 address; 0 when there is none.
@@ -75,6 +77,7 @@ impl ColumnContext {
     #[must_use]
     pub fn of(cx: Context<'_>) -> Self {
         let owners = !cx.sample.owners.all().is_empty();
+        let pods = cx.sample.owners.all().iter().any(|owner| owner.pod.is_some());
         let names = cx.model.links.iter().map(|link| shown_link(link).chars().count());
         let link = names.max().and_then(|longest| u16::try_from(longest).ok()).unwrap_or(0);
         let Longest { ipv4, qp } = cx.model.longest;
@@ -85,6 +88,7 @@ impl ColumnContext {
             latency: cx.model.has_latency,
             p99: cx.model.has_p99,
             owners,
+            pods,
             link,
             ipv4,
             qp,
@@ -141,6 +145,8 @@ impl ColumnContext {
                 self.ipv4.clamp(ADDRESS_LEAST, column.width)
             }
             Id::Qp if least && self.qp > 0 => self.qp.clamp(QP_LEAST, column.width),
+            // Addresses need what short names leave.
+            Id::Link if self.ipv6 && self.link > 0 => self.link.clamp(QP_LEAST, column.width),
             _ => column.width,
         }
     }
@@ -221,6 +227,7 @@ fn rank(column: &Column, has: ColumnContext, narrow: bool) -> u8 {
         (_, Some(at)) => FIRST + 2 * at,
         // Behind the median, which is known earlier.
         (Id::P99, None) if !has.p99 => UNKNOWN,
+        (Id::Pod, None) if !has.pods => UNKNOWN,
         (Id::Rate, _) if narrow => FIRST + 3,
         (_, None) if column.rank == 0 => 0,
         (_, None) => 20 + column.rank,
@@ -252,15 +259,15 @@ fn ranked(
     let used = COLUMNS.iter().filter(shows).filter(|column| rank(column) < limit);
     let mut used: Vec<FittedColumn> =
         used.map(|column| FittedColumn { column, width: has.width(column, least) }).collect();
-    // Columns with trouble stand right of the load, the costliest first; columns that are zero everywhere stand behind
-    // all.
+    // Columns with trouble stand right of the load, the costliest first; columns that are zero or unknown everywhere
+    // stand behind all.
     let load = COLUMNS.iter().position(|column| column.id == Id::Rate).unwrap_or(0);
     used.sort_by_cached_key(|fitted| {
         let id = fitted.column.id;
         let trouble = PROBLEMS.iter().position(|(problem, ..)| *problem == id);
         let own = COLUMNS.iter().position(|column| column.id == id).unwrap_or(0);
         match trouble {
-            _ if has.is_quiet(id) => (COLUMNS.len(), own),
+            _ if rank(fitted.column) >= UNKNOWN => (COLUMNS.len(), own),
             Some(at) => (load, 1 + at),
             None => (own, 0),
         }
@@ -335,6 +342,13 @@ mod tests {
         let times = fit(300, ColumnContext { latency: true, p99: true, ..times }, &[]);
         let place = |id: Id| times.iter().position(|fitted| fitted.column.id == id);
         assert!(place(Id::Gaps) > place(Id::P99) && place(Id::Gaps) > place(Id::Bytes), "{times:?}");
+        // Nor does what is unknown in each row.
+        let unknown =
+            fit(300, ColumnContext { latency: true, owners: true, ..ColumnContext::default() }, &[]);
+        let place = |id: Id| unknown.iter().position(|fitted| fitted.column.id == id);
+        for nothing in [Id::P99, Id::Pod] {
+            assert!(place(nothing) > place(Id::P50) && place(nothing) > place(Id::Packets), "{nothing:?}");
+        }
         // Sums with something behind them have no zeros.
         let sums = |last| {
             super::fit_sums(300, ColumnContext { quiet: quiet(&total), ..ColumnContext::default() }, last)

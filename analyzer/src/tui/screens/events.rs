@@ -163,7 +163,7 @@ fn areas(layout: &Layout, view: &View) -> Areas {
     let rows = view.shown_events().take(usize::from(body.height)).count();
     let used = frame + 1 + u16::try_from(rows).unwrap_or(u16::MAX - frame - 1).max(2);
     // More of them where the list leaves room.
-    let all = u16::try_from(view.messages.notices.len()).unwrap_or(u16::MAX);
+    let all = u16::try_from(notices(view).count()).unwrap_or(u16::MAX);
     let shown = all.min(body.height.saturating_sub(used.saturating_add(frame)).max(NOTICES));
     let framed = if shown > 0 { shown + frame } else { 0 };
     let height = if shown <= NOTICES && framed > body.height / 3 { 0 } else { framed };
@@ -364,14 +364,19 @@ fn seen_at(listed: EntryAt<'_>, view: &View) -> Option<String> {
     Some(format!("  at {}", cut(&at.join(" "), TAPS, false)))
 }
 
+/// The notices, the latest first, without those of the privileges, which the help has.
+fn notices(view: &View) -> impl Iterator<Item = &String> {
+    view.messages.notices.iter().rev().filter(|notice| !view.options.notes.contains(notice))
+}
+
 /// The latest notices, a line each, and how many there were.
 fn notice_lines(buffer: &mut Buffer, area: Rect, boxed: bool, view: &View) {
     if area.is_empty() {
         return;
     }
-    let about = units::count(view.messages.notices.len() as u64);
+    let about = units::count(notices(view).count() as u64);
     let area = panel(buffer, area, boxed, Title { name: "NOTICES", about: &about, hint: "" });
-    for (y, notice) in (0..area.height).zip(view.messages.notices.iter().rev()) {
+    for (y, notice) in (0..area.height).zip(notices(view)) {
         line(buffer, area, y, &Line::raw(format!(" {notice}")));
     }
 }

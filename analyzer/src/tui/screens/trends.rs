@@ -73,6 +73,8 @@ pub(in crate::tui) struct Trend {
     pub(in crate::tui) format: fn(f64) -> String,
     /// Kinds of findings that give it its colour.
     pub(in crate::tui) about: About,
+    /// Why nothing may be known of it; empty where that needs no words.
+    needs: &'static str,
 }
 
 const fn trend(
@@ -82,7 +84,7 @@ const fn trend(
     format: fn(f64) -> String,
     about: About,
 ) -> Trend {
-    Trend { name, field, value, format, about }
+    Trend { name, field, value, format, about, needs: "" }
 }
 
 fn ratio(ratio: f64) -> String {
@@ -115,13 +117,16 @@ pub(in crate::tui) const LATENCY: &[Trend] = &[
         duration,
         signals::NOTHING,
     ),
-    trend(
-        "latency p99",
-        "latency_p99_ns",
-        |p| p.latency.and_then(|(_, p99)| Some(p99?.ns() as f64)),
-        duration,
-        signals::LATENCY,
-    ),
+    Trend {
+        needs: "needs 100 requests in a column",
+        ..trend(
+            "latency p99",
+            "latency_p99_ns",
+            |p| p.latency.and_then(|(_, p99)| Some(p99?.ns() as f64)),
+            duration,
+            signals::LATENCY,
+        )
+    },
 ];
 
 /// Columns of names, values and peaks.
@@ -259,8 +264,8 @@ pub(in crate::tui) fn of_range(data: &Data, row: &Row) -> Option<Point> {
     })
 }
 
-/// A metric in `tall` lines, or in one where it shows nothing: name, value in the time range, columns, peak. Its colour
-/// is that of the active findings about it that name the flow.
+/// A metric in `tall` lines, or in one where it shows nothing: name, value in the time range, columns, peak. Where
+/// nothing is known of it, why, or no line. Its colour is that of the active findings about it that name the flow.
 pub(in crate::tui) fn row(
     trend: &Trend,
     now: Option<&Point>,
@@ -270,10 +275,14 @@ pub(in crate::tui) fn row(
     let values: Vec<Option<f64>> = columns.iter().map(|point| (trend.value)(point.as_ref()?)).collect();
     let peak = values.iter().flatten().copied().fold(0.0, f64::max);
     let now = now.and_then(trend.value);
+    let known = values.iter().any(Option::is_some);
+    if !known && now.is_none() {
+        let line = |needs| Line::styled(format!(" {:<NAME$} {needs}", trend.name), theme::DIM);
+        return Some(trend.needs).filter(|needs| !needs.is_empty()).map(line).into_iter().collect();
+    }
     let style = if now.is_some_and(|now| now > 0.0) { theme::BOLD } else { theme::DIM };
     let unknown = || units::UNKNOWN.to_owned();
     let now = now.map_or_else(unknown, trend.format);
-    let known = values.iter().any(Option::is_some);
     let most = if known { (trend.format)(peak) } else { unknown() };
     let tall = if peak > 0.0 { tall.max(1) } else { 1 };
     let head = Head { name: (trend.name, NAME), now: (&now, style), most: &most };

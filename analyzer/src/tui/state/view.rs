@@ -202,20 +202,30 @@ impl View {
                 .filter(|time_ns| *time_ns != self.data.as_ref().map_or(0, |data| data.model.time_ns));
         }
         let (analysis, newest) = (self.analysis.as_ref()?, self.newest.as_ref()?);
-        let late = newest.time_ns.saturating_sub(analysis.time_ns) >= LATE_NS;
-        (late && concluded.as_of == AsOf::Now && !self.timeline.still()).then_some(analysis.time_ns)
+        // While the picture stands still, what comes meanwhile makes nothing late.
+        let shown = self.data.as_ref().filter(|_| self.timeline.still());
+        let values_ns = shown.map_or(newest.time_ns, |data| data.model.time_ns);
+        let late = values_ns.saturating_sub(analysis.time_ns) >= LATE_NS;
+        (late && concluded.as_of == AsOf::Now).then_some(analysis.time_ns)
+    }
+
+    /// True if the end of a capture is shown: nothing is active then.
+    #[must_use]
+    pub fn shows_end(&self) -> bool {
+        let shown = self.timeline.end.is_some() && self.timeline.shown_ns.is_none();
+        shown && self.kind() == Some(SourceKind::Replay)
     }
 
     /// The end of the data of which findings say when they showed.
     #[must_use]
     pub fn data_end(&self, ns: Option<u64>) -> DataEnd {
         let range = self.data.as_ref().and_then(|data| data.over_time.range());
-        let recorded = self.kind() == Some(SourceKind::Replay);
+        let (replay, recorded) = (self.kind() == Some(SourceKind::Replay), self.shows_end());
         let short = range.is_some_and(|(first, last)| last.saturating_sub(first) < units::SHORT_NS);
         // A capture ends with its last frame, and of findings that are late nothing is known after their time, which is
         // named.
         let shown_ns = self.clock_ns().filter(|_| !recorded && self.late_ns().is_none());
-        DataEnd { ns, recorded, short: recorded && short, shown_ns }
+        DataEnd { ns, recorded, short: replay && short, shown_ns }
     }
 
     /// The level of the worst active finding of this kind, at the snapshot shown.

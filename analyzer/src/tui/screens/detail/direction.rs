@@ -2,7 +2,7 @@
 
 use super::counter::{Counter, grown, level};
 use crate::analysis::{FlowId, NakCauses, Spray};
-use crate::sample::{Stats, address};
+use crate::sample::{Direction, Stats, address};
 use ratatui::text::{Line, Span};
 use rocescope_common::account::flow::{DSCP_NONE, SRC_QP_SEVERAL};
 use rocescope_common::account::{Mixed, PsnTrack};
@@ -42,7 +42,8 @@ pub(super) fn lines(
         Some(_) => fares.extend(then(row, view)),
         None => fares.extend(main(detail, row, view, other)),
     }
-    let mut is = properties(detail, row, view, other.map(|other| other.id.key.dest_qp));
+    let mut is = if is_owned_in(other, detail, view) { Vec::new() } else { owner(row, view) };
+    is.extend(properties(detail, row, view, other.map(|other| other.id.key.dest_qp)));
     if let Some(until) = later {
         let text = format!(" below: state at {} UTC", units::clock_utc(until));
         is.push(Line::styled(text, theme::text(Level::Warning)));
@@ -310,11 +311,18 @@ fn answered(naks: &Counts, row: Option<&Row>) -> Vec<Line<'static>> {
     kinds.enumerate().map(line).collect()
 }
 
-/// Owner, path and packet properties.
+/// True if the other direction has the owner: that of the packets that this host sends.
+fn is_owned_in(other: Option<&Detail>, detail: &Detail, view: &View) -> bool {
+    let links = view.data.as_ref().map_or(&[][..], |data| &data.model.links);
+    let way = |detail: &Detail| links.get(usize::from(detail.id.key.link)).and_then(|link| link.direction);
+    let [own, others] = [Some(detail), other].map(|one| one.and_then(way));
+    (own, others) == (Some(Direction::Ingress), Some(Direction::Egress))
+}
+
+/// Path and packet properties.
 fn properties(detail: &Detail, row: Option<&Row>, view: &View, sender: Option<u32>) -> Vec<Line<'static>> {
     let stats = &detail.stats;
-    let mut lines = owner(row, view);
-    lines.push(entry("peer QP", peer(detail, sender)));
+    let mut lines = vec![entry("peer QP", peer(detail, sender))];
     let (path, tags) = path(detail);
     lines.extend([entry("path", path), entry("tags", tags)]);
     lines.push(entry("link", tap_name(&detail.link)));

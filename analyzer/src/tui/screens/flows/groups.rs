@@ -33,6 +33,12 @@ pub enum Group {
 }
 
 impl Group {
+    /// The one that nobody chose: a queue pair that several taps see is one row.
+    #[must_use]
+    pub const fn automatic(taps: bool) -> Self {
+        if taps { Self::Taps } else { Self::None }
+    }
+
     /// The next one, in a circle; `taps`: links see the same packets.
     #[must_use]
     pub const fn next(self, taps: bool) -> Self {

@@ -71,12 +71,19 @@ impl Table {
         Effect::Arrange
     }
 
+    /// Drops the choice of what something is about and of what is marked; false where there was none.
+    pub(in crate::tui) fn show_all(&mut self) -> bool {
+        self.focus.take().is_some() | std::mem::take(&mut self.only_marked)
+    }
+
     /// Marks the selected queue pair, or removes its mark.
     fn mark(view: &mut View) {
-        if let Some(id) = view.selected
-            && !view.marked.remove(&id)
-        {
-            view.marked.insert(id);
+        match view.selected {
+            None => view.messages.say("no queue pair selected to mark"),
+            Some(id) if view.marked.remove(&id) => {}
+            Some(id) => {
+                view.marked.insert(id);
+            }
         }
     }
 

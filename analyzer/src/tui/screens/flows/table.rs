@@ -77,8 +77,7 @@ impl Table {
     ) -> Option<Identity> {
         let cx = data.context();
         if !self.grouped {
-            // A queue pair that several taps see is one row.
-            self.group = if cx.model.dedup.taps > 1 { Group::Taps } else { Group::None };
+            self.group = Group::automatic(cx.model.dedup.taps > 1);
         }
         let rows = &cx.model.rows;
         let shown = self.shown(view, cx);

@@ -2,6 +2,7 @@
 
 use ratatui::text::Line;
 
+use super::super::page::time_range;
 use super::super::{devices, entropy, link_names, timeline};
 use crate::analysis;
 use crate::analysis::Imbalance;
@@ -18,10 +19,8 @@ use crate::util::layout::tap_name;
 use crate::util::units;
 use crate::util::wrap::hanging;
 
-/// Columns of the balance over time, at most.
-const TREND: usize = 60;
 /// Label of the balance over time.
-const OVER_TIME: &str = "   busiest / mean over time, ";
+const OVER_TIME: &str = " busiest/mean, ";
 
 /// Everything below the list of links. The what-if stands right behind the balance, which it is compared with.
 pub(super) fn lines(view: &View, data: &Data, width: usize) -> Vec<Line<'static>> {
@@ -45,7 +44,8 @@ pub(super) fn at_what_if(view: &View, data: &Data, width: usize, room: usize) ->
 }
 
 fn balance(view: &View, data: &Data, width: usize) -> Vec<Line<'static>> {
-    let mut lines = vec![section("LOAD BALANCE", "across parallel links", width)];
+    let about = format!("across parallel links, {}", time_range(data.model.basis));
+    let mut lines = vec![section("LOAD BALANCE", &about, width)];
     let mut shown = data.imbalance.clone();
     if shown.is_empty() {
         // It is unknown whether they share a load; their balance is shown all the same.
@@ -62,8 +62,7 @@ fn balance(view: &View, data: &Data, width: usize) -> Vec<Line<'static>> {
     }
     for imbalance in &shown {
         lines.push(balance_of(imbalance, view));
-        let cells = width.saturating_sub(OVER_TIME.len() + 12).min(TREND);
-        if let Some(trend) = imbalance_over_time(data, imbalance, cells) {
+        if let Some(trend) = imbalance_over_time(data, imbalance, width) {
             lines.push(trend);
         }
     }
@@ -79,8 +78,9 @@ fn all_links(data: &Data) -> Vec<Imbalance> {
     analysis::imbalances(&data.loads(), &all, &analysis::SamePath::default())
 }
 
-/// The ratio of the busiest link to the mean over the columns of the load over time; 1 is even.
-fn imbalance_over_time(data: &Data, imbalance: &Imbalance, cells: usize) -> Option<Line<'static>> {
+/// The ratio of the busiest link to the mean over the columns of the load over time, below which it stands; 1 is even.
+fn imbalance_over_time(data: &Data, imbalance: &Imbalance, width: usize) -> Option<Line<'static>> {
+    let (before, cells) = overview::chart_columns(data, width);
     let member =
         |link: &LinkRow| link.direction == imbalance.direction && imbalance.links.contains(&link.name);
     let members = data.model.links.iter().enumerate().filter(|(_, link)| member(link)).map(|(at, _)| at);
@@ -94,7 +94,7 @@ fn imbalance_over_time(data: &Data, imbalance: &Imbalance, cells: usize) -> Opti
     };
     let above: Vec<Option<f64>> = (0..columns).map(|column| Some(ratio(column)? - 1.0)).collect();
     let mut spans = Spans::default();
-    spans.push(format!("{OVER_TIME}1 to {}: ", loads.len()), theme::DIM);
+    spans.push(format!("{:<before$}", format!("{OVER_TIME}1 to {}", loads.len())), theme::DIM);
     spans.push(spark(&above, loads.len() as f64 - 1.0), theme::BAR);
     Some(spans.into_line())
 }

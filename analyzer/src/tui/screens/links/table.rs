@@ -23,6 +23,8 @@ use crate::util::units::{self, Scale};
 
 /// Cells of a bar to one side, at most.
 const CELLS: usize = 40;
+/// Share of a link's speed below which bars of it hide how links differ.
+const LITTLE: f64 = 0.05;
 /// Columns of a rate.
 const RATE: usize = 8;
 
@@ -74,22 +76,27 @@ type LinkOfPair = for<'p> fn(&'p Pair<'_>) -> Option<&'p LinkRow>;
 enum Full {
     /// The speed of each link.
     Speed,
-    /// The load of the busiest link, in bits per second: a speed is unknown.
-    Busiest(f64),
+    /// The load of the busiest link, in bits per second, and its speed: one is unknown, or all carry so little that bars
+    /// of their speed would all look the same.
+    Busiest(f64, Option<f64>),
 }
 
 impl Full {
     fn of(pairs: &[Pair<'_>]) -> Self {
-        if !pairs.is_empty() && pairs.iter().all(|pair| pair.speed.is_some_and(|speed| speed > 0.0)) {
+        let speed = |pair: &Pair<'_>| pair.speed.filter(|speed| *speed > 0.0);
+        let used = |pair: &Pair<'_>| speed(pair).map_or(0.0, |speed| pair.load() / speed);
+        let known = !pairs.is_empty() && pairs.iter().all(|pair| speed(pair).is_some());
+        if known && (pairs.len() == 1 || pairs.iter().any(|pair| used(pair) >= LITTLE)) {
             return Self::Speed;
         }
-        Self::Busiest(pairs.iter().map(Pair::load).fold(0.0, f64::max))
+        let busiest = pairs.iter().max_by(|a, b| a.load().total_cmp(&b.load()));
+        Self::Busiest(busiest.map_or(0.0, Pair::load), busiest.filter(|_| known).and_then(speed))
     }
 
     fn share(self, link: Option<&LinkRow>, speed: Option<f64>) -> f64 {
         let full = match self {
             Self::Speed => speed.unwrap_or(0.0),
-            Self::Busiest(most) => most,
+            Self::Busiest(most, _) => most,
         };
         link.map_or(0.0, |link| if full > 0.0 { load(link) / full } else { 0.0 })
     }
@@ -99,10 +106,14 @@ impl Full {
 pub(in crate::tui::screens) fn scale(data: &Data) -> String {
     match Full::of(&pairs(&data.model, &data.sample)) {
         Full::Speed => "full bar: link speed".to_owned(),
-        Full::Busiest(most) if data.model.links.iter().any(|link| link.delta.is_some()) => {
-            format!("full bar: {}, speed unknown", units::bit_rate(most))
+        Full::Busiest(most, speed) if data.model.links.iter().any(|link| link.delta.is_some()) => {
+            let of = speed.map_or_else(
+                || ", speed unknown".to_owned(),
+                |speed| format!(" ({} of {})", units::ratio(Some(most / speed)), speed_of_link(speed)),
+            );
+            format!("full bar: {}{of}", units::bit_rate(most))
         }
-        Full::Busiest(_) => String::new(),
+        Full::Busiest(..) => String::new(),
     }
 }
 

@@ -444,7 +444,16 @@ impl Columns {
         }
         let on: Vec<_> =
             peer.links.iter().filter_map(|link| data.model.links.get(usize::from(*link))).collect();
-        let text = if let [link] = on[..] {
+        let files = chart::names_of_files(data);
+        let text = if let Some(files) = files {
+            let names = peer.links.iter().filter_map(|link| files.get(usize::from(*link)));
+            let text = names.map(String::as_str).collect::<Vec<_>>().join(", ");
+            if letters(&text) > self.link && on.len() > 1 {
+                "several".to_owned()
+            } else {
+                cut(&text, self.link, true)
+            }
+        } else if let [link] = on[..] {
             let way = match link.direction {
                 Some(crate::sample::Direction::Ingress) => " in",
                 Some(crate::sample::Direction::Egress) => " out",
@@ -485,13 +494,7 @@ fn cell(figure: &Figure, peer: &Peer, percent: &Scale) -> (String, Style) {
         None => (units::UNKNOWN.to_owned(), theme::DIM),
         Some(value) if value <= 0.0 => ("0".to_owned(), theme::DIM),
         Some(value) => {
-            let text = if figure.ratio {
-                percent.show_percent(Some(value))
-            } else if value < 100_000.0 {
-                format!("{value:.0}")
-            } else {
-                compact(value)
-            };
+            let text = if figure.ratio { percent.show_percent(Some(value)) } else { compact(value) };
             (text, theme::text(peer.judged.level_of(figure.about())))
         }
     }

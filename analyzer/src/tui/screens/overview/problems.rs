@@ -8,11 +8,10 @@ use ratatui::text::{Line, Span};
 
 pub(in crate::tui) use self::ends::both_ends;
 pub(in crate::tui) use self::sentence::shortened;
-pub(in crate::tui) use self::time_text::TimeText;
+pub(in crate::tui) use self::time_text::{Clock, TimeText};
 use super::super::finding_lines;
 use crate::findings::{DataEnd, Finding, Severity, Step};
 use crate::model::Level;
-use crate::sample::SourceKind;
 use crate::tui::theme;
 use crate::tui::view::{AsOf, Concluded, View};
 use crate::tui::widgets::{Spans, cut, letters};
@@ -53,7 +52,7 @@ pub(in crate::tui) fn about(view: &View) -> String {
     let active = problems().filter(|one| one.active).count();
     let ended = problems().count() - active;
     // Nothing is active at the end of a capture.
-    let lasts = if view.kind() == Some(SourceKind::Replay) { "lasting to the end" } else { "active" };
+    let lasts = if view.shows_end() { "lasting to the end" } else { "active" };
     match (active, ended) {
         (0, 0) => "none".to_owned(),
         (active, 0) => format!("{active} {lasts}"),
@@ -159,8 +158,8 @@ fn shown(view: &View, width: usize) -> Result<Concluded<'_>, Vec<Entry>> {
     Ok(concluded)
 }
 
-fn end(view: &View, concluded: &Concluded<'_>) -> DataEnd {
-    view.data_end(concluded.end_ns)
+fn end<'a>(view: &'a View, concluded: &Concluded<'_>) -> Clock<'a> {
+    Clock { end: view.data_end(concluded.end_ns), history: Some(&view.timeline.history) }
 }
 
 /// All but information, with their numbers.
@@ -173,7 +172,7 @@ fn problems_of(all: &[Finding]) -> impl Iterator<Item = (usize, &Finding)> {
 /// has ended takes a line each, and only the first ones have place and cost.
 fn listed(
     problems: &[(usize, &Finding)],
-    end: DataEnd,
+    end: Clock<'_>,
     width: usize,
     (room, blocks): (usize, &[usize]),
 ) -> Option<Vec<Entry>> {
@@ -217,7 +216,7 @@ fn listed(
 
 /// As many problems as there is room for, a line each, and the first of them whole, as far as that leaves room for the
 /// others. The last line counts what finds none.
-fn whole(problems: &[(usize, &Finding)], end: DataEnd, width: usize, room: usize) -> Vec<Entry> {
+fn whole(problems: &[(usize, &Finding)], end: Clock<'_>, width: usize, room: usize) -> Vec<Entry> {
     // In a single line a cut sentence says more than how many there are.
     let counted = room >= 2 && problems.len() > room;
     let shown = problems.len().min(room - usize::from(counted));
@@ -299,7 +298,7 @@ fn lead(finding: &Finding) -> Spans {
 }
 
 /// The colour of its level while it lasts; bold is what shows now, as a badge is filled then.
-fn style(finding: &Finding, end: DataEnd) -> ratatui::style::Style {
+fn style(finding: &Finding, end: Clock<'_>) -> ratatui::style::Style {
     let level = finding.severity.into();
     match (finding.active, finding.quiet_ns(end.ns)) {
         (true, None) => theme::text(level),
@@ -318,7 +317,7 @@ struct ProblemLines {
 /// The diagnosis, which has the figure and the place, in as many lines as it takes; its time ends the last one, as a
 /// clock alone where that has no room for words, or stands in a line of its own, behind as much of place and cost as it
 /// has room for.
-fn brief(finding: &Finding, end: DataEnd, width: usize) -> ProblemLines {
+fn brief(finding: &Finding, end: Clock<'_>, width: usize) -> ProblemLines {
     let lead = lead(finding);
     let indent = lead.width;
     let room = width.saturating_sub(indent + 1);
@@ -360,7 +359,7 @@ fn brief(finding: &Finding, end: DataEnd, width: usize) -> ProblemLines {
 }
 
 /// The diagnosis in one line with its time, cut where it has no room.
-fn cut_off(finding: &Finding, end: DataEnd, width: usize) -> Line<'static> {
+fn cut_off(finding: &Finding, end: Clock<'_>, width: usize) -> Line<'static> {
     let mut spans = lead(finding);
     let room = width.saturating_sub(spans.width + 1);
     let when = TimeText::of(finding, end).bare;
@@ -390,7 +389,7 @@ impl Part {
 
 /// Parts of place and cost that the title does not have, those that matter most first: the switch port to look at, a
 /// cost, the place, and the other costs.
-fn parts(finding: &Finding, end: DataEnd) -> Vec<Part> {
+fn parts(finding: &Finding, end: Clock<'_>) -> Vec<Part> {
     let place = field(finding, end, "Where").unwrap_or_default();
     let cost = new_cost(finding, end).unwrap_or_default();
     let part = |is_place: bool| move |(at, text): (usize, &str)| Part { is_place, at, text: text.to_owned() };
@@ -443,12 +442,12 @@ fn below(finding: &Finding, parts: Vec<Part>, width: usize) -> Option<Line<'stat
     ]))
 }
 
-fn field(finding: &Finding, end: DataEnd, name: &str) -> Option<String> {
-    finding.fields(end).into_iter().find(|(label, _)| *label == name).map(|(_, text)| text)
+fn field(finding: &Finding, end: Clock<'_>, name: &str) -> Option<String> {
+    finding.fields(*end).into_iter().find(|(label, _)| *label == name).map(|(_, text)| text)
 }
 
 /// The cost, without what the title says already.
-fn new_cost(finding: &Finding, end: DataEnd) -> Option<String> {
+fn new_cost(finding: &Finding, end: Clock<'_>) -> Option<String> {
     let text = field(finding, end, "Impact")?;
     let new = |part: &&str| {
         let whose = ["packets", "the run's packets", "the packets of "];
@@ -528,9 +527,9 @@ fn blocks(all: &[Finding], width: usize, commands: bool) -> Vec<Vec<Line<'static
 }
 
 /// Ends, flows and measurements of a problem, whole lines as far as there is room.
-fn evidence(finding: &Finding, end: DataEnd, width: usize, room: usize) -> Vec<Line<'static>> {
+fn evidence(finding: &Finding, end: Clock<'_>, width: usize, room: usize) -> Vec<Line<'static>> {
     let mut lines = vec![Line::default(), Line::styled(" EVIDENCE", theme::BOLD)];
-    let fields = finding.fields(end).into_iter();
+    let fields = finding.fields(*end).into_iter();
     let fields = fields.filter(|(name, _)| matches!(*name, "Who" | "Flows" | "Evidence"));
     let caveats = finding.caveats.iter().map(|text| ("Caveat", text.clone()));
     for (name, text) in fields.chain(caveats) {

@@ -3,6 +3,7 @@
 use ratatui::text::Line;
 
 use super::super::finding_lines;
+use super::super::overview::problems::Clock;
 use super::super::page::time_range;
 use super::super::timeline::Chart;
 use super::super::timeline::chart::Picture;
@@ -158,12 +159,20 @@ impl<'a> Subject<'a> {
         for name in ["Where", "When", "Impact"] {
             let fields = finding.fields(self.end);
             let text = fields.into_iter().find(|(label, _)| *label == name).map(|(_, text)| text);
+            let text = text.or_else(|| self.known_by().filter(|_| name == "When"));
             let late = self.view.late_ns().filter(|_| name == "When");
             let late = late.map_or_else(String::new, |ns| format!(", as of {}", units::second_utc(ns)));
             let text = text.map(|text| text + &late);
             lines.extend(text.into_iter().flat_map(|text| finding_lines::labelled(name, &text, width)));
         }
         lines
+    }
+
+    /// The time by which it was there, where its beginning is unknown.
+    fn known_by(&self) -> Option<String> {
+        let clock = Clock { end: self.end, history: Some(&self.view.timeline.history) };
+        let by_ns = clock.known_by(self.finding)?;
+        Some(format!("by {} UTC; start unknown", clock.clock(by_ns)))
     }
 
     /// The signals that the finding is about, and when it held.
@@ -261,6 +270,7 @@ impl<'a> Subject<'a> {
         let finding = self.finding;
         let mut entries: Vec<Entry> = Vec::new();
         let who = finding.fields(self.end).into_iter().find(|(label, _)| *label == "Who");
+        let who = who.filter(|_| !self.flows_say_who(width));
         let lines = who.into_iter().flat_map(|(_, text)| wrap(&text, width.saturating_sub(2)));
         entries.extend(lines.map(|text| Entry::text(Line::raw(format!(" {text}")))));
         if finding.flows.is_empty() {
@@ -279,6 +289,23 @@ impl<'a> Subject<'a> {
             entries.extend(self.flow(at, flow, row, width));
         }
         Section::new("FLOWS", &*opens, entries).map(|section| section.with(self.range()))
+    }
+
+    /// True if each flow has both ends with their roles, and there is nothing more to say of them.
+    fn flows_say_who(&self, width: usize) -> bool {
+        let Finding { requester: Some(requester), responder: Some(responder), flows, .. } = self.finding
+        else {
+            return false;
+        };
+        let owned = |end: &End| end.comm.is_some() || end.pid.is_some() || end.pod.is_some();
+        let both = [requester, responder].map(|end| (end.addr, end.qpn));
+        let rows = rows_of(self.data, flows);
+        let says = |(flow, row): (&FlowId, Option<&Row>)| {
+            let source = row.and_then(|row| detail::peer_qp(&self.data.sample, row.at?));
+            let ends = [(flow.src, source), (flow.dst, Some(flow.dest_qp))];
+            source.is_some() && both.iter().all(|end| ends.contains(end)) && has_room(flow, width)
+        };
+        !flows.is_empty() && !(owned(requester) && owned(responder)) && flows.iter().zip(rows).all(says)
     }
 
     /// Time that the counters of flows cover: it is not that of the evidence beside them.
@@ -345,13 +372,12 @@ impl<'a> Subject<'a> {
     /// One flow: source and destination with both queue pairs, what it counted, and who owns it.
     fn flow(&self, at: usize, flow: &FlowId, row: Option<&Row>, width: usize) -> Vec<Entry> {
         let source = row.and_then(|row| detail::peer_qp(&self.data.sample, row.at?));
-        let ends = format!("{}{}", flow.src, flow.dst).chars().count();
         let is = |end: &Option<End>, addr| end.as_ref().is_some_and(|end| end.addr == addr);
         let (requester, responder) = (&self.finding.requester, &self.finding.responder);
         // Of several flows one end is the same; both ends and their roles are above, where there is no room for them
         // here.
         let (from, to) = match () {
-            () if ends + ROLES > width => ("", ""),
+            () if !has_room(flow, width) => ("", ""),
             () if is(requester, flow.src) || is(responder, flow.dst) => ("requester ", "responder "),
             () if is(responder, flow.src) || is(requester, flow.dst) => ("responder ", "requester "),
             () => ("", ""),
@@ -420,6 +446,11 @@ impl<'a> Subject<'a> {
         let lines = finding_lines::blind_spots(self.view, width).into_iter().map(Entry::text).collect();
         Section::new("BLIND SPOTS AND DROPS", "", lines)
     }
+}
+
+/// True if a flow has room for the roles of its ends.
+fn has_room(flow: &FlowId, width: usize) -> bool {
+    format!("{}{}", flow.src, flow.dst).chars().count() + ROLES <= width
 }
 
 /// Counters of a flow that are not zero.

@@ -95,13 +95,21 @@ impl<'a> Picture<'a> {
             let free = signals.saturating_sub(known.iter().filter(needed).count());
             // One link of a comparison shows nothing.
             let least = if compared { NAMED_LINKS.min(links) } else { 0 };
-            if links > 1 && signals > LEAST_SIGNALS { named.min(free).min(NAMED_LINKS).max(least) } else { 0 }
+            let most = named.min(NAMED_LINKS);
+            let count = if links > 1 && signals > LEAST_SIGNALS { most.min(free).max(least) } else { 0 };
+            // With room for one of two, which one that is would change with the time shown.
+            if count < most { 0 } else { count }
         };
         let mut shown = known.clone();
         if room <= known.len() + own {
-            // Stable: those that active problems are about first, then those that show something, and the order stays.
+            // Stable: what shows nothing anywhere is last; before it those that active problems are about come first,
+            // then those whose figure of the time range is not zero, and the order stays.
+            let zero = |row: &&Row| self.of_range(row).is_none_or(|value| value <= 0.0);
             let mut order = known;
-            order.sort_by_key(|row| (calm(row), quiet(row)));
+            order.sort_by_cached_key(|row| {
+                let (zero, quiet) = (zero(row), quiet(row));
+                (zero && quiet, calm(row), zero, quiet)
+            });
             order.truncate(room.saturating_sub(1 + own));
             shown.retain(|row| order.iter().any(|one| std::ptr::eq(*one, *row)));
         }
@@ -121,7 +129,7 @@ impl<'a> Picture<'a> {
         if axis > 0 {
             all.push(self.axis());
         }
-        (all, shared_scale(own, peak))
+        (all, self.scale_of(own, peak))
     }
 
     fn values(&self, series: Series) -> Vec<Option<f64>> {
@@ -230,6 +238,9 @@ impl<'a> Picture<'a> {
         let shown: Vec<(usize, Vec<Option<f64>>)> =
             links.iter().map(|at| (*at, self.values(Series::Link(*at)))).collect();
         let peak = shown.iter().map(|(_, values)| most(values)).fold(0.0, f64::max);
+        // One of several has the scale of all, or it would look as busy as any other.
+        let alone = shown.len() == 1 && self.data.over_time.links.len() > 1;
+        let peak = if alone { peak.max(most(&self.values(Series::Throughput))) } else { peak };
         let model = &self.data.model;
         let files = names_of_files(self.data);
         let carries = |values: &[Option<f64>]| values.iter().flatten().any(|value| *value > 0.0);
@@ -297,6 +308,14 @@ impl<'a> Picture<'a> {
         (1 + more).min(MOST_SIGNAL)
     }
 
+    /// The figure of a signal in the time range.
+    fn of_range(&self, row: &Row) -> Option<f64> {
+        match row.now {
+            Some(of) => self.data.model.dedup.delta.and_then(|delta| of(&delta.counts)),
+            None => self.highest(row.series),
+        }
+    }
+
     /// A signal in a line, or one that shows something in `tall` of them.
     fn row(&self, row: &Row, tall: usize) -> Vec<Line<'static>> {
         let values = self.values(row.series);
@@ -312,10 +331,7 @@ impl<'a> Picture<'a> {
         let text = match now {
             None if row.series == Series::CeRatio && self.chart.cursor_ns.is_none() => "off".to_owned(),
             None => units::UNKNOWN.to_owned(),
-            // In the time range it is a count, in a column a rate or a part of one.
-            Some(value) if self.chart.cursor_ns.is_some() => Some(self.peak(row.series, value))
-                .filter(|text| text.chars().count() <= VALUE)
-                .unwrap_or_else(|| figure(row.series, value)),
+            // At the cursor it is a rate or a part of one, whose time the line of the clock names.
             Some(value) => figure(row.series, value),
         };
         let level = self.level(row.about, |finding| finding.active);
@@ -353,6 +369,24 @@ impl<'a> Picture<'a> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length of time")]
         let length_ns = (seconds * NS_PER_S as f64) as u64;
         self.data.over_time.value(series, time_ns.saturating_sub(length_ns), time_ns)
+    }
+
+    /// The scale of the `shown` links in words; empty where there is one alone, whose peak is its scale.
+    fn scale_of(&self, shown: usize, peak: f64) -> String {
+        match shown {
+            0 => String::new(),
+            1 if self.data.over_time.links.len() < 2 => String::new(),
+            1 => format!("link: 0 to {}", units::bit_rate(peak)),
+            _ => format!("links: 0 to {}", units::bit_rate(peak)),
+        }
+    }
+
+    /// What the figures at the cursor are of.
+    fn at_cursor(&self) -> String {
+        match self.data.over_time.bucket_ns(self.grid.column_ns) {
+            NS_PER_S.. => "at cursor, per s".to_owned(),
+            bucket_ns => format!("at cursor, in {}", short(bucket_ns)),
+        }
     }
 
     /// A value of a column with the time in which it was counted.
@@ -420,11 +454,6 @@ impl<'a> Picture<'a> {
     }
 }
 
-/// The scale that several links share, in words; empty for one, whose peak is its scale.
-fn shared_scale(links: usize, peak: f64) -> String {
-    if links > 1 { format!("links: 0 to {}", units::bit_rate(peak)) } else { String::new() }
-}
-
 /// The load of the first links over all of the time that is known, in some lines each and on one scale, with the clock
 /// below; and the end of the scale. `None` where nothing is known yet.
 pub(in crate::tui::screens) fn links_over_time(
@@ -447,6 +476,12 @@ pub(in crate::tui::screens) fn load_of(data: &Data, link: usize, columns: usize)
     known.then(|| data.over_time.columns(Series::Link(link), from_ns, column_ns, columns))
 }
 
+/// Columns before a chart that is `width` columns wide with what stands beside it, and its own.
+pub(in crate::tui::screens) fn chart_columns(data: &Data, width: usize) -> (usize, usize) {
+    let name = name_width(data, width);
+    (name + 1 + VALUE + 1, width.saturating_sub(name + AROUND))
+}
+
 /// Columns beside the chart besides names; the last one is blank.
 const AROUND: usize = 1 + VALUE + 1 + PEAK + 1;
 /// Links that findings are about, where there is no room for all.
@@ -459,7 +494,7 @@ const MOST_LINK: usize = 4;
 const MOST_SIGNAL: usize = 8;
 
 /// What differs between the names of capture files, as the title has the rest; `None` of links with directions.
-fn names_of_files(data: &Data) -> Option<Vec<String>> {
+pub(super) fn names_of_files(data: &Data) -> Option<Vec<String>> {
     let links = &data.model.links;
     let names = || names::distinct(&links.iter().map(shown_link).collect::<Vec<_>>());
     links.iter().all(|link| link.direction.is_none()).then(names)

@@ -10,7 +10,6 @@ use crate::tui::column;
 use crate::tui::view::View;
 use crate::tui::widgets::cut;
 use crate::util::layout::plain;
-use crate::util::units;
 
 /// Columns of a pod whose name is cut, and where that has no room either.
 const POD: usize = 16;
@@ -109,7 +108,7 @@ fn in_words(most: &str, [from, to]: &[Side; 2]) -> Vec<String> {
     let form = |without: Without| {
         let first = from.text(without, "QP ");
         // Right behind a number another one needs no word.
-        let is_number = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '-');
+        let is_number = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
         let behind = first.rsplit_once("QP ").is_some_and(|(_, rest)| is_number(rest));
         let second = to.text(without, "QP ");
         let second = if behind { second.strip_prefix("QP ").unwrap_or(&second) } else { &second };
@@ -163,14 +162,13 @@ fn worst_of(finding: &Finding, view: &View, below_title: bool) -> Option<(&'stat
     let data = view.data.as_ref();
     let row = data.and_then(|data| Some((data, data.model.rows.iter().find(is_worst)?)));
     let from = row.and_then(|(data, row)| detail::peer_qp(&data.sample, row.at?));
-    // A host in the title needs no second mention.
-    let side = |host: Address, qp: String| Side {
-        host: (!below_title || !is_titled(finding, host)).then(|| host.to_string()),
-        qp: Some(qp),
+    // A host in the title needs no second mention, unless nothing else is known of that end.
+    let side = |host: Address, qp: Option<u32>| Side {
+        host: (qp.is_none() || !below_title || !is_titled(finding, host)).then(|| host.to_string()),
+        qp: qp.map(|qp| qp.to_string()),
         ..Side::default()
     };
-    let from = from.map_or_else(|| units::UNKNOWN.to_owned(), |qp| qp.to_string());
-    let mut sides = [side(*src, from), side(*dst, dest_qp.to_string())];
+    let mut sides = [side(*src, from), side(*dst, Some(*dest_qp))];
     if let Some(owner) = row.and_then(|(data, row)| data.context().owner(row)) {
         let [from, to] = &mut sides;
         let own = if owner.lqpn == *dest_qp { to } else { from };

@@ -1,6 +1,7 @@
 //! Tests of the lines of problems.
 
 use super::*;
+use crate::findings::DataEnd;
 use crate::util::time::NS_PER_S;
 
 const START: u64 = 1_772_370_000 * NS_PER_S;
@@ -20,7 +21,7 @@ fn texts(lines: &[Line<'_>]) -> Vec<String> {
 /// Whatever the length of the sentence: the time comes behind its last word, and no word is lost.
 #[test]
 fn each_problem_has_its_sentence_whole_and_its_time_behind_it() {
-    let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
+    let end = Clock { end: DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() }, history: None };
     let words = "Loss upstream of rail0,1: 294 of 17,182 packets (1.71 %), 4 hosts to 10.40.1.11 QP 9";
     let ends: Vec<usize> = words.match_indices(' ').map(|(at, _)| at).chain([words.len()]).collect();
     for (width, seen) in (40..110).flat_map(|width| [(width, 9), (width, 2)]) {
@@ -38,7 +39,7 @@ fn each_problem_has_its_sentence_whole_and_its_time_behind_it() {
 
 #[test]
 fn every_problem_has_a_line_before_one_has_two() {
-    let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
+    let end = Clock { end: DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() }, history: None };
     let title = "Receiver 10.40.2.23 not ready: 412 RNR NAKs for 8,478 request packets (4.86 %)";
     let ended = |at: usize| Finding { active: at < 4, ..lossy(&format!("{title} {at}"), 9) };
     let all: Vec<Finding> = (0..6).map(ended).collect();
@@ -59,21 +60,21 @@ fn every_problem_has_a_line_before_one_has_two() {
 
 #[test]
 fn a_problem_lasts_until_the_time_shown() {
-    let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
-    let shown = DataEnd { shown_ns: Some(START + 11 * NS_PER_S), ..end };
+    let end = Clock { end: DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() }, history: None };
+    let shown = Clock { end: DataEnd { shown_ns: Some(START + 11 * NS_PER_S), ..*end }, ..end };
     let finding = lossy("Loss", 5);
     let longest = |end| TimeText::of(&finding, end).forms().next().unwrap_or_default().to_owned();
     assert_eq!(longest(end), "since 13:00:00, quiet for 4 s");
     assert_eq!(longest(shown), "since 13:00:00, quiet for 6 s");
     let finding = lossy("Loss", 9);
-    assert_eq!(finding.when(shown).as_deref(), Some("since 13:00:00 UTC, for 11.0 s"));
+    assert_eq!(finding.when(*shown).as_deref(), Some("since 13:00:00 UTC, for 11.0 s"));
 }
 
 /// How often it came back is a fact of the finding itself, and it goes first where there is little room.
 #[test]
 fn how_long_and_how_often_stand_where_there_is_room() {
     use crate::findings::Episode;
-    let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
+    let end = Clock { end: DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() }, history: None };
     let episode = |from: u64, to: u64| Episode {
         first_ns: START + from * NS_PER_S,
         last_ns: START + to * NS_PER_S,
@@ -81,7 +82,7 @@ fn how_long_and_how_often_stand_where_there_is_room() {
     };
     let again = Finding { episodes: vec![episode(0, 2), episode(6, 9)], ..lossy("Loss", 9) };
     let forms: Vec<String> = TimeText::of(&again, end).forms().map(str::to_owned).collect();
-    let nth = again.recurrence(end).unwrap();
+    let nth = again.recurrence(*end).unwrap();
     let short = ["since 13:00:06 (3 s)", "since 13:00:06"];
     assert_eq!(forms, [&*format!("{}, {nth}", short[0]), short[0], short[1]]);
     let best = |all: usize, alone: usize| {
@@ -102,7 +103,7 @@ fn how_long_and_how_often_stand_where_there_is_room() {
 /// What has ended takes one line each where the steps of what lasts have no room otherwise.
 #[test]
 fn what_to_do_comes_before_the_details_of_what_has_ended() {
-    let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
+    let end = Clock { end: DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() }, history: None };
     let title = "Receiver 10.40.2.23 not ready: 412 RNR NAKs for 8,478 request packets (4.86 %)";
     let of = |active: usize| -> Vec<Finding> {
         let one = |at: usize| Finding { active: at < active, ..lossy(&format!("{title} {at}"), 9) };
@@ -126,7 +127,7 @@ fn what_to_do_comes_before_the_details_of_what_has_ended() {
 #[test]
 fn each_problem_in_a_line_has_its_time() {
     let title = "Loss or reordering downstream: 2.68 % retransmitted, 10.40.1.11 → 4 hosts";
-    let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
+    let end = Clock { end: DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() }, history: None };
     let line = |finding: &Finding, width| texts(&[cut_off(finding, end, width)]).remove(0);
     let over = Finding { active: false, ..lossy(title, 2) };
     for width in [60, 80, 100] {
@@ -164,7 +165,7 @@ fn the_line_below_a_diagnosis_repeats_none_of_it() {
         ..Place::default()
     };
     one.impact = Impact { packets_ratio: Some(0.0171), retransmissions: Some(147), ..Impact::default() };
-    let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
+    let end = Clock { end: DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() }, history: None };
     let said = |one: &Finding| joined(&parts(one, end));
     assert_eq!(said(&one), "switch ports leaf1 swp11, swp12 · 147 retransmissions");
     one.place.switch_port = Some("leaf1 swp11, leaf2 swp12".into());

@@ -1,11 +1,37 @@
 //! The time of a problem in a line.
 
+use std::ops::Deref;
+
 use crate::findings::{DataEnd, Finding};
+use crate::model::History;
 use crate::util::time::NS_PER_S;
 use crate::util::units;
 
 /// Of what has a beginning that no data has.
 const UNKNOWN_START: &str = "start unknown";
+
+/// The end of the data, and what was found earlier.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::tui) struct Clock<'a> {
+    pub(in crate::tui) end: DataEnd,
+    pub(in crate::tui) history: Option<&'a History>,
+}
+
+impl Deref for Clock<'_> {
+    type Target = DataEnd;
+
+    fn deref(&self) -> &DataEnd {
+        &self.end
+    }
+}
+
+impl Clock<'_> {
+    /// The time by which a finding was there whose beginning is unknown.
+    pub(in crate::tui) fn known_by(self, finding: &Finding) -> Option<u64> {
+        let unknown = finding.active && finding.since_ns().is_none() && !finding.episodes.is_empty();
+        self.history.filter(|_| unknown)?.concluded_by(finding)
+    }
+}
 
 /// Forms of the time of a problem, each list with the longest first; both are empty where nothing is known.
 #[derive(Debug, Default)]
@@ -19,7 +45,7 @@ pub(in crate::tui) struct TimeText {
 }
 
 impl TimeText {
-    pub(super) fn of(finding: &Finding, end: DataEnd) -> Self {
+    pub(super) fn of(finding: &Finding, end: Clock<'_>) -> Self {
         let at = |ns: u64| end.clock(ns);
         // Tenths matter in a capture of few seconds alone.
         let length = |ns: u64| match (ns + NS_PER_S / 2) / NS_PER_S {
@@ -47,7 +73,8 @@ impl TimeText {
             }
             // It has a beginning, which is not known.
             _ if !finding.episodes.is_empty() => {
-                let bare = UNKNOWN_START.to_owned();
+                let by = end.known_by(finding).map(|ns| format!("by {}", at(ns)));
+                let bare = by.unwrap_or_else(|| UNKNOWN_START.to_owned());
                 Self { enough: vec![bare.clone()], bare, ..Self::default() }
             }
             _ => Self::default(),
@@ -56,7 +83,7 @@ impl TimeText {
 
     fn new(
         finding: &Finding,
-        end: DataEnd,
+        end: Clock<'_>,
         enough: Vec<String>,
         length: Option<String>,
         bare: String,
@@ -66,7 +93,7 @@ impl TimeText {
             if finding.active { format!("{since} ({length})") } else { format!("{since}, lasted {length}") }
         });
         let with = timed.as_ref().unwrap_or(&since);
-        let again = finding.recurrence(end).map(|nth| format!("{with}, {nth}"));
+        let again = finding.recurrence(*end).map(|nth| format!("{with}, {nth}"));
         Self { more: again.into_iter().chain(timed).collect(), enough, bare }
     }
 

@@ -19,7 +19,7 @@ impl Picture<'_> {
         let (text, cursor) = ticks(self.grid, self.marked().zip(self.at_ns), &self.marks);
         let mut spans = Spans::default();
         let what = match self.data.model.basis {
-            _ if self.chart.cursor_ns.is_some() => "at the cursor".to_owned(),
+            _ if self.chart.cursor_ns.is_some() => self.at_cursor(),
             Basis::Unknown => String::new(),
             basis => time_range(basis),
         };
@@ -42,13 +42,15 @@ pub(in crate::tui::screens) fn ticks(
     marks: &[u64],
 ) -> (Vec<char>, Range<usize>) {
     let Grid { from_ns, column_ns, columns } = grid;
-    let least = column_ns.saturating_mul(APART);
-    let step = STEPS.into_iter().find(|step| *step >= least).unwrap_or(least.max(1));
-    let letters = match step {
+    let letters = |step: u64| match step {
         0..10_000_000 => 12,
         10_000_000..NS_PER_S => 11,
         _ => 8,
     };
+    let least = |step: u64| column_ns.saturating_mul(letters(step) as u64 + APART);
+    let step = STEPS.into_iter().find(|step| *step >= least(*step));
+    let step = step.unwrap_or_else(|| least(u64::MAX)).max(1);
+    let (letters, half) = (letters(step), letters(step) / 2);
     let mut text: Vec<char> = vec![' '; columns];
     let cursor = cursor
         .map_or(0..0, |(column, at)| write(&mut text, column, at, if step < NS_PER_S { 12 } else { 8 }));
@@ -59,7 +61,9 @@ pub(in crate::tui::screens) fn ticks(
     }
     let mut at = from_ns.next_multiple_of(step);
     while at < grid.end_ns() {
-        if let Some(column) = grid.column(at) {
+        // One at an edge that would stand beside its time is left out.
+        let centred = |column: &usize| column + 1 >= half && column + letters <= columns + half + 1;
+        if let Some(column) = grid.column(at).filter(centred) {
             write(&mut text, column, at, letters);
         }
         let Some(next) = at.checked_add(step) else { break };
@@ -84,8 +88,8 @@ fn write(text: &mut [char], column: usize, at_ns: u64, letters: usize) -> Range<
     from..to
 }
 
-/// Columns between two clock times, at least, and the steps between them.
-const APART: u64 = 14;
+/// Columns between the letters of two clock times, at least, and the steps between them.
+const APART: u64 = 2;
 const STEPS: [u64; 22] = [
     1_000_000,
     2_000_000,
@@ -110,3 +114,30 @@ const STEPS: [u64; 22] = [
     21_600 * NS_PER_S,
     86_400 * NS_PER_S,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_width_has_several_clock_times_each_below_its_column() {
+        let from_ns = 1_772_370_000 * NS_PER_S + 7 * NS_PER_S;
+        for length_ns in [NS_PER_S / 2, 3 * NS_PER_S, 75 * NS_PER_S, 600 * NS_PER_S] {
+            for columns in 40..160 {
+                let grid = Grid { from_ns, column_ns: length_ns.div_ceil(columns as u64), columns };
+                let text: String = ticks(grid, None, &[]).0.into_iter().collect();
+                let labels = text.split_whitespace().count();
+                assert!(labels >= 2 || columns < 50, "{length_ns} in {columns}: {text:?}");
+                let mut at = 0;
+                for label in text.split_whitespace() {
+                    at += text[at..].find(label).unwrap();
+                    let middle = grid.start(at + label.len() / 2);
+                    let near = |ns: u64| units::clock_utc(ns).starts_with(label);
+                    let around = (0..=60).map(|n| middle + grid.column_ns * n / 20 - grid.column_ns);
+                    assert!(around.into_iter().any(near), "{label} in {text:?}");
+                    at += label.len();
+                }
+            }
+        }
+    }
+}

@@ -3,11 +3,10 @@
 use ratatui::text::Line;
 
 use super::super::grid::{Chart, Grid};
-use super::{AROUND, PEAK, Picture, USUAL_AREA, name_width, rows, shared_scale};
+use super::{AROUND, PEAK, Picture, USUAL_AREA, name_width, rows};
 use crate::findings::{Finding, Problem};
 use crate::model::Level;
 use crate::model::signals::Row;
-use crate::sample::SourceKind;
 use crate::tui::data::Data;
 use crate::tui::theme;
 use crate::tui::view::View;
@@ -44,7 +43,7 @@ impl<'a> Picture<'a> {
         height: usize,
     ) -> (Vec<Line<'static>>, String) {
         let about = |row: &Row| Problem::of(finding).is_some_and(|kind| row.about.contains(&kind));
-        let marked = !finding.episodes.is_empty();
+        let marked = finding.since_ns().is_some() && !finding.episodes.is_empty();
         let below = 1 + usize::from(marked);
         // Signals that it is about come before others that show something at that time.
         let shows = |row: &&Row| about(row) || self.values(row.series).iter().flatten().any(|n| *n > 0.0);
@@ -63,7 +62,7 @@ impl<'a> Picture<'a> {
         if self.data.over_time.links.len() > 1 {
             let (drawn, peak) = self.links(&links, 1);
             all.extend(drawn);
-            scale = shared_scale(links.len(), peak);
+            scale = self.scale_of(links.len(), peak);
         }
         all.truncate(height.saturating_sub(own).max(1));
         // Remaining lines make the signals higher.
@@ -102,8 +101,7 @@ impl<'a> Picture<'a> {
         let mut cells = vec![('·', theme::FRAME); columns];
         let level = Level::from(finding.severity);
         let lasting = finding.episodes.len().checked_sub(1).filter(|_| finding.active);
-        let dated = finding.since_ns().map_or(&[][..], |_| &finding.episodes[..]);
-        for (at, episode) in dated.iter().enumerate() {
+        for (at, episode) in finding.episodes.iter().enumerate() {
             let lasts = lasting == Some(at);
             let end_ns = end_ns.max(episode.last_ns).min(last_ns.max(episode.last_ns));
             let last_ns = if lasts { end_ns } else { episode.last_ns };
@@ -126,7 +124,7 @@ impl<'a> Picture<'a> {
         }
         let mut spans = Spans::default();
         // Nothing is active at the end of a capture.
-        let recorded = self.data.model.kind == SourceKind::Replay;
+        let recorded = self.view.shows_end();
         let state = match finding.active {
             true if recorded => "to the end",
             true => "active",
@@ -134,7 +132,7 @@ impl<'a> Picture<'a> {
         };
         self.head(&mut spans, "episodes", state, theme::BOLD);
         self.cells(&mut spans, cells);
-        let length = dated.last().map(|one| {
+        let length = finding.episodes.last().map(|one| {
             let last_ns = if finding.active { end_ns.max(one.last_ns) } else { one.last_ns };
             last_ns.saturating_sub(one.first_ns)
         });
