@@ -481,8 +481,8 @@ mod tests {
                 only_at: [13, 0],
                 ..TapFlow::empty(name, ["a", "b"])
             }];
-            let lost = facts.between_taps();
-            lost.iter().map(|one| (one.vanished, one.missed)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
+            let pairs = facts.between_taps();
+            pairs.iter().map(|one| (one.vanished, one.missed)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
         };
         assert_eq!((of(0), of(2), of(20)), ((0, 13), (2, 11), (13, 0)));
     }

@@ -268,9 +268,9 @@ fn port_steps(traffic: &Traffic, ports: &[u16], port: u16, flowlets: &[Record]) 
     let latest = (1..=HALVINGS).find_map(|halving| {
         let from_ns = last.end_ns - (last.end_ns.saturating_sub(first.start_ns) >> halving);
         let from = atoms.get(atoms.partition_point(|atom| atom.start_ns < from_ns))?.flowlets.start;
-        let part = flowlets.get(from..)?;
-        let found = found(part, LATEST_STEPS).ok()?;
-        let explained = found.explained * share(bytes(part), bytes(flowlets));
+        let latter = flowlets.get(from..)?;
+        let found = found(latter, LATEST_STEPS).ok()?;
+        let explained = found.explained * share(bytes(latter), bytes(flowlets));
         goes_on(&found).then_some(LinkSteps { explained, ..found })
     });
     latest.map_or(whole, Ok)

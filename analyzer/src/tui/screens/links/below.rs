@@ -80,7 +80,7 @@ fn all_links(data: &Data) -> Vec<Imbalance> {
 
 /// The ratio of the busiest link to the mean over the columns of the load over time, below which it stands; 1 is even.
 fn imbalance_over_time(data: &Data, imbalance: &Imbalance, width: usize) -> Option<Line<'static>> {
-    let (before, cells) = overview::chart_columns(data, width);
+    let (before, cells) = timeline::chart::chart_columns(data, width);
     let member =
         |link: &LinkRow| link.direction == imbalance.direction && imbalance.links.contains(&link.name);
     let members = data.model.links.iter().enumerate().filter(|(_, link)| member(link)).map(|(at, _)| at);

@@ -7,7 +7,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Line;
 
-use super::super::link_names;
+use super::super::{link_names, timeline};
 use crate::entity::owners::QpOwner;
 use crate::findings::Problem;
 use crate::metrics::latency::Bucket;
@@ -444,7 +444,7 @@ impl Columns {
         }
         let on: Vec<_> =
             peer.links.iter().filter_map(|link| data.model.links.get(usize::from(*link))).collect();
-        let files = chart::names_of_files(data);
+        let files = timeline::chart::names_of_files(data);
         let text = if let Some(files) = files {
             let names = peer.links.iter().filter_map(|link| files.get(usize::from(*link)));
             let text = names.map(String::as_str).collect::<Vec<_>>().join(", ");

@@ -10,7 +10,7 @@ pub(in crate::tui) use self::ends::both_ends;
 pub(in crate::tui) use self::sentence::shortened;
 pub(in crate::tui) use self::time_text::{Clock, TimeText};
 use super::super::finding_lines;
-use crate::findings::{DataEnd, Finding, Severity, Step};
+use crate::findings::{Finding, Severity, Step};
 use crate::model::Level;
 use crate::tui::theme;
 use crate::tui::view::{AsOf, Concluded, View};

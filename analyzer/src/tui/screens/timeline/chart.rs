@@ -494,7 +494,7 @@ const MOST_LINK: usize = 4;
 const MOST_SIGNAL: usize = 8;
 
 /// What differs between the names of capture files, as the title has the rest; `None` of links with directions.
-pub(super) fn names_of_files(data: &Data) -> Option<Vec<String>> {
+pub(in crate::tui::screens) fn names_of_files(data: &Data) -> Option<Vec<String>> {
     let links = &data.model.links;
     let names = || names::distinct(&links.iter().map(shown_link).collect::<Vec<_>>());
     links.iter().all(|link| link.direction.is_none()).then(names)
