@@ -107,7 +107,8 @@ fn a_slow_link_that_carries_no_more_than_its_peers() {
     assert_eq!(slow([40_000, 190_000], 3, 6_100_000), None, "a busier link has a longer queue");
 }
 
-/// The 99th percentiles on each link, with a median of 1 µs and this number of samples, of requests with or without payload.
+/// The 99th percentiles on each link, with a median of 1 µs and this number of samples, of requests with or without
+/// payload.
 fn tails(p99: [u64; 2], count: u64, payload: bool) -> Option<Finding> {
     let mut sample = uplinks(|_, _, _, _, _| {});
     let figure = |slot: u32| {
