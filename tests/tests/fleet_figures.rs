@@ -75,7 +75,7 @@ fn loss_of_every_pair_is_loss() {
     let folder = tempfile::tempdir().unwrap();
     let lossy = |row: &mut FlowSecond| {
         if row.direction == Some(Direction::Ingress) {
-            row.lost = Some((row.packets / 500) as i64);
+            row.lost = Some((row.packets / 500).cast_signed());
         }
     };
     fleet.write_changed(folder.path(), lossy, |_| {}).unwrap();

@@ -139,8 +139,8 @@ fn circles(
     code: &BTreeMap<String, String>,
     exceptions: &[(&str, &str)],
 ) -> BTreeMap<String, BTreeSet<String>> {
-    let mut all = Modules::default();
-    all.files = code.keys().map(|file| (module(file), file.clone())).collect();
+    let files = code.keys().map(|file| (module(file), file.clone())).collect();
+    let mut all = Modules { files, ..Modules::default() };
     let found: Vec<_> = code.iter().map(|(file, code)| (file, module(file), paths(code))).collect();
     for (_, own, (_, again)) in &found {
         for (path, name) in again {
@@ -161,7 +161,9 @@ fn circles(
     loop {
         let led_to: BTreeSet<String> = left.values().flatten().cloned().collect();
         let known: BTreeSet<String> = left.keys().cloned().collect();
-        left.values_mut().for_each(|imports| imports.retain(|to| known.contains(to)));
+        for imports in left.values_mut() {
+            imports.retain(|to| known.contains(to));
+        }
         let before = left.len();
         left.retain(|file, imports| !imports.is_empty() && led_to.contains(file));
         if left.len() == before {

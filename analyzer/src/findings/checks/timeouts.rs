@@ -277,6 +277,13 @@ fn backoff<'a>(flows: impl Iterator<Item = &'a Flow>) -> Option<f64> {
     ratios.max_by(f64::total_cmp)
 }
 
+/// True for a storm that reordering explains, or NAKs for packets that passed the tap. Storms are raised only without loss
+/// or a slow receiver to explain them.
+fn is_explained(one: &Finding) -> bool {
+    one.id == ids::RETRY_STORM
+        && [one.subject.reordered, one.subject.nak_episodes].iter().any(|count| *count > Some(0))
+}
+
 fn raise(input: &Input<'_>, judged: &Evaluated<Vec<TimedOut<'_>>>, found: &mut Vec<Finding>) {
     let Evaluated { period, what: timed_out, episodes } = judged;
     let Some(worst) = timed_out.first() else { return };
@@ -308,13 +315,7 @@ fn raise(input: &Input<'_>, judged: &Evaluated<Vec<TimedOut<'_>>>, found: &mut V
     let (requester, responder) = ends::of_data(input, flows());
     let src = worst.flow.src;
     let here = Commands::near(input, worst.flow, worst.flow.src);
-    // Storms are raised only without loss or a slow receiver to explain them; reordering may explain them, and NAKs for
-    // packets that passed the tap.
-    let explained = |one: &Finding| {
-        one.id == ids::RETRY_STORM
-            && [one.subject.reordered, one.subject.nak_episodes].iter().any(|count| *count > Some(0))
-    };
-    let reordered = found.iter().any(explained);
+    let reordered = found.iter().any(is_explained);
     let cost = Cost { ratio: None, signal: Signal::RetransmittedAfterTimeout, waits: &[Wait::Timeout] };
     Raise::new(&TIMEOUTS, Severity::Warning, title(diagnosis, parts))
         .timeouts(Some(count))

@@ -350,7 +350,7 @@ fn loss_of_large_packets_may_begin_at_any_time() {
     let packets = (0..1_000u32).flat_map(|psn| {
         let time_ns = START + u64::from(psn) * 100 * US;
         let payload = if psn < 300 || psn % 10 == 9 { 4096 } else { 256 };
-        let [here, there] = both(P { psn, time_ns, payload, ..DATA }, 5_000, 0);
+        let [here, there] = both(P { psn, payload, time_ns, ..DATA }, 5_000, 0);
         let lost = psn % 50 == 25 || psn > 300 && payload == 4096;
         [Some(here), (!lost).then_some(P { hops: 63, ..there })]
     });

@@ -67,8 +67,9 @@ impl PresentQps {
             let key = (owner.device.clone(), owner.lqpn);
             let Some(pid) = owner.pid else {
                 // The thread that made it has ended, so that the kernel names none. Its own have a name.
-                let known = self.alive.get_mut(&key).filter(|_| owner.comm.is_none());
-                known.into_iter().for_each(|known| known.listed = lists);
+                if let Some(known) = self.alive.get_mut(&key).filter(|_| owner.comm.is_none()) {
+                    known.listed = lists;
+                }
                 continue;
             };
             // It was listed, but ended before the list was applied.

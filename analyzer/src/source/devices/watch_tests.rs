@@ -510,7 +510,8 @@ fn contexts_of_queue_pairs_reach_the_report_with_their_coverage() {
         Report::build(&sample(watch.sample(), IFACE), &Options::default().into())
     };
     // Idle, twice.
-    (report(&host, 0), report(&host, 1));
+    report(&host, 0);
+    report(&host, 1);
     host.apply(&format!("[]\n{}", answer(60, 40, 951)));
     report(&host, 2);
     let last = report(&host, 5);

@@ -159,7 +159,7 @@ fn between_taps<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
             all.push(hole);
             continue;
         }
-        all.extend(late(input, &taps, &lost, hole));
+        all.extend(late(input, &taps, &lost, &hole));
     }
     all
 }
@@ -169,14 +169,21 @@ fn late<'a>(
     input: &Input<'a>,
     taps: &[&TapFlow],
     lost: &[(&'a Flow, LostLarge)],
-    whole: BlackHole<'a>,
+    whole: &BlackHole<'a>,
 ) -> Option<BlackHole<'a>> {
     let lost = || lost.iter().filter(|(flow, _)| input.facts.ends_in_vain(flow));
     let began_ns = lost().map(|(_, large)| large.first_ns).min()?;
     let passed = taps.iter().map(|tap| tap.largest_since(began_ns)).max().filter(|passed| *passed > 0)?;
     let small = taps.iter().map(|tap| tap.matched_since(began_ns)).sum();
-    let nothing = BlackHole { flows: Vec::new(), large: 0, vanished: (None, 0), ..whole };
-    let mut hole = BlackHole { passed, small, began_ns: Some(began_ns), ..nothing };
+    let mut hole = BlackHole {
+        flows: Vec::new(),
+        large: 0,
+        vanished: (None, 0),
+        passed,
+        small,
+        began_ns: Some(began_ns),
+        ..*whole
+    };
     for (flow, large) in lost() {
         hole.add(flow, (large.packets, Some(large.smallest), large.largest));
     }

@@ -334,7 +334,8 @@ mod tests {
         // One that stalls for long with one packet has a single vote.
         let mut next = Rules::default();
         let idle = |psn| [(0, context(psn, psn)), (1_000, context(psn, psn))];
-        (after(&mut next, &idle(3)), after(&mut next, &idle(4)));
+        after(&mut next, &idle(3));
+        after(&mut next, &idle(4));
         let stalls: Vec<_> = (0..50).map(|second| (second * 1_000, context(12, 11))).collect();
         let stalls = after(&mut next, &stalls);
         assert_eq!((stalls.in_flight(&next), stalls.stuck_ns(&next)), (Some(1), Some(49_000 * MS)));

@@ -305,7 +305,8 @@ impl<'a> Subject<'a> {
             let ends = [(flow.src, source), (flow.dst, Some(flow.dest_qp))];
             source.is_some() && both.iter().all(|end| ends.contains(end)) && has_room(flow, width)
         };
-        !flows.is_empty() && !(owned(requester) && owned(responder)) && flows.iter().zip(rows).all(says)
+        let adds_owners = owned(requester) && owned(responder);
+        !flows.is_empty() && !adds_owners && flows.iter().zip(rows).all(says)
     }
 
     /// Time that the counters of flows cover: it is not that of the evidence beside them.

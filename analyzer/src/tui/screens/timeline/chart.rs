@@ -13,7 +13,7 @@ use crate::findings::Finding;
 use crate::findings::Problem;
 use crate::model::over_time::Series;
 use crate::model::signals::{self, ROWS, Row};
-use crate::model::{Basis, Counts, Level, Model};
+use crate::model::{Basis, Counts, Level, LinkRow, Model};
 use crate::tui::column::{compact, shown_link};
 use crate::tui::data::Data;
 use crate::tui::view::{AsOf, View};
@@ -232,6 +232,15 @@ impl<'a> Picture<'a> {
         links
     }
 
+    /// The name of a link with its direction.
+    fn name_of(&self, link: &LinkRow) -> String {
+        let direction = link.direction.map_or("", |direction| match direction {
+            crate::sample::Direction::Ingress => " in",
+            crate::sample::Direction::Egress => " out",
+        });
+        format!(" {}{direction}", link_names::short(&self.data.model, link, self.name - 2 - direction.len()))
+    }
+
     /// The load of links in some lines each, all on one scale; and the end of the scale.
     fn links(&self, links: &[usize], high: usize) -> (Vec<Line<'static>>, f64) {
         let most = |values: &[Option<f64>]| self.highest_of(values);
@@ -263,14 +272,7 @@ impl<'a> Picture<'a> {
             let link = model.links.get(at);
             let name = match files.as_ref().and_then(|names| names.get(at)) {
                 Some(name) => format!(" {}", cut(name, self.name - 2, true)),
-                None => link.map_or_else(String::new, |link| {
-                    let direction = link.direction.map_or("", |direction| match direction {
-                        crate::sample::Direction::Ingress => " in",
-                        crate::sample::Direction::Egress => " out",
-                    });
-                    let name = link_names::short(model, link, self.name - 2 - direction.len());
-                    format!(" {name}{direction}")
-                }),
+                None => link.map_or_else(String::new, |link| self.name_of(link)),
             };
             let delta = link.and_then(|link| link.delta);
             let now = if self.chart.cursor_ns.is_some() {
