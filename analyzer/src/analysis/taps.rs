@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::missed::Missed;
-use crate::analysis::{Facts, FieldChange, Flow, Loss, changed};
+use crate::analysis::{Facts, FieldChange, Flow, changed};
 use crate::metrics::taps::{LatestOfSize, TapPair, are_parallel};
 use crate::sample::{Address, Sample, address};
 use crate::util::map::{Map, Set};
@@ -284,10 +284,10 @@ pub(super) fn arrived(vanished: u64, unfilled: u64, again: Option<u64>, is_proof
 /// Packets that the first tap saw again, of a flow of nothing but requests: ACKs are never retransmitted.
 fn retransmitted(near: &Flow, far: &Flow) -> Option<u64> {
     let requests = |flow: &Flow| flow.ack.acks == 0 && flow.psn_responses.is_none();
-    let again = |loss: Loss| loss.lost + loss.retransmissions() + loss.mirrored.or_zero();
     let followed = near.psn.is_some() && near.loss_unfollowed.is_none() && requests(near) && requests(far);
     let cnps = near.cnp_packets.saturating_sub(far.cnp_packets);
-    near.loss.get().filter(|_| followed).map(|loss| again(loss) + cnps)
+    let loss = near.loss.get().filter(|_| followed)?;
+    Some(loss.lost + loss.retransmissions() + loss.mirrored.or_zero() + cnps)
 }
 
 impl Facts {
@@ -454,8 +454,8 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::Options;
     use crate::analysis::fixtures::everything;
+    use crate::analysis::{Loss, Options};
 
     /// READ requests at two taps, of which the second capture lacks 13; some are retransmitted at the first.
     #[test]

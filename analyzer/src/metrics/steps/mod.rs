@@ -287,8 +287,10 @@ fn link_steps(
     let own = pairs.iter().filter(|pair| port_of(ports, pair.link) == port && pair.data_bytes > 0);
     let receivers: Receivers = own.map(|pair| pair.dst).collect();
     let atoms = atoms(flowlets);
-    let segments = segments(&atoms, |block| View::independent_starts(&receivers, flowlets, pairs, block))
-        .ok_or(NoJob::NoRhythm)?;
+    let segments = segments(&atoms, job::MIN_STEPS, |block| {
+        View::independent_starts(&receivers, flowlets, pairs, block)
+    })
+    .ok_or(NoJob::NoRhythm)?;
     job::is_job(&segments, flowlets, pairs, least)?;
     let mut view =
         View { port, ports, segments: &segments, flowlets, pairs, receivers: &receivers, period_ns: 0 };

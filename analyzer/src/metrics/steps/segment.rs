@@ -8,7 +8,6 @@ use std::ops::Range;
 
 use rocescope_common::account::flowlet::FLOWLET_GAP_NS;
 
-use super::job;
 use crate::metrics::traffic::flowlets::Record;
 use crate::metrics::traffic::times;
 use crate::util::definition::definitions;
@@ -274,17 +273,17 @@ fn coarsest(atoms: &[Block], total: u64, least: usize) -> Option<(usize, u64, u6
 }
 
 /// Cuts a link's traffic into steps; `None` when it has no such rhythm. `starts` says for a block how many hosts begin
-/// there by themselves, which only decides between cuts that are as good.
+/// there by themselves, which only decides between cuts that are as good. Fewer steps than `many` may be groups of steps.
 #[must_use]
-pub fn segments(atoms: &[Block], starts: impl Fn(&Block) -> usize) -> Option<Segments> {
+pub fn segments(atoms: &[Block], many: usize, starts: impl Fn(&Block) -> usize) -> Option<Segments> {
     let total: u64 = atoms.iter().map(|block| block.bytes).sum();
     if atoms.len() < MIN_STEPS || total == 0 {
         return None;
     }
     // The longest silences that cut the traffic into equal volumes are those between steps: shorter ones do that too
-    // where a step has equal parts. Fewer than a job has may be groups of steps, with a longer silence after each.
+    // where a step has equal parts. Groups of steps have a longer silence after each.
     let (mut rung, mut volume, silence) =
-        coarsest(atoms, total, job::MIN_STEPS).or_else(|| coarsest(atoms, total, MIN_STEPS))?;
+        coarsest(atoms, total, many).or_else(|| coarsest(atoms, total, MIN_STEPS))?;
     // Several steps together have equal volumes as well.
     let single = (2..=MAX_MULTIPLE).rev().find_map(|parts| {
         (0..=rung).rev().find_map(|rung| {
@@ -331,6 +330,8 @@ mod tests {
 
     use crate::util::time::NS_PER_MS as MS;
 
+    const MANY: usize = 8;
+
     fn flowlets(list: &[(u64, u64, u64)]) -> Vec<Record> {
         (list.iter())
             .map(|(start, end, bytes)| Record {
@@ -349,7 +350,7 @@ mod tests {
     #[test]
     fn equal_volumes_between_silences() {
         let list: Vec<_> = (0..10).map(|i| (100 * i, 100 * i + 40, 1_000_000 + 1000 * i)).collect();
-        let segments = segments(&atoms(&flowlets(&list)), |_| 0).unwrap();
+        let segments = segments(&atoms(&flowlets(&list)), MANY, |_| 0).unwrap();
         assert_eq!(starts(&segments), (0..10).map(|i| 100 * i).collect::<Vec<_>>());
         assert!(segments.explained > 0.99);
     }
@@ -363,7 +364,7 @@ mod tests {
                 list.push((200 * i + 20 * part, 200 * i + 20 * part + 10, 5000));
             }
         }
-        let segments = segments(&atoms(&flowlets(&list)), |_| 0).unwrap();
+        let segments = segments(&atoms(&flowlets(&list)), MANY, |_| 0).unwrap();
         assert_eq!(starts(&segments), (0..10).map(|i| 200 * i).collect::<Vec<_>>());
         assert_eq!(segments.volume, 15_000);
     }
@@ -376,7 +377,7 @@ mod tests {
             let at = 500 + (i - 5) * 160;
             list.extend([(at, at + 20, 3000), (at + 80, at + 110, 6000)]);
         }
-        let segments = segments(&atoms(&flowlets(&list)), |_| 0).unwrap();
+        let segments = segments(&atoms(&flowlets(&list)), MANY, |_| 0).unwrap();
         let expected: Vec<u64> = (0..5).map(|i| 100 * i).chain((0..7).map(|i| 500 + 160 * i)).collect();
         assert_eq!(starts(&segments), expected);
     }
@@ -391,7 +392,7 @@ mod tests {
             list.extend([(at, at + 20, 3000), (at + 78, at + 108, 6000)]);
         }
         let second = |block: &Block| usize::from(block.bytes == 3000);
-        let segments = segments(&atoms(&flowlets(&list)), second).unwrap();
+        let segments = segments(&atoms(&flowlets(&list)), MANY, second).unwrap();
         assert_eq!(starts(&segments), (0..9).map(|i| 72 + 150 * i).collect::<Vec<_>>());
     }
 
@@ -405,7 +406,7 @@ mod tests {
                 (at, at + 20, 7000)
             })
             .collect();
-        let segments = segments(&atoms(&flowlets(&list)), |_| 0).unwrap();
+        let segments = segments(&atoms(&flowlets(&list)), MANY, |_| 0).unwrap();
         assert_eq!((segments.steps.len(), segments.volume), (30, 7000));
     }
 
@@ -419,15 +420,15 @@ mod tests {
                 (at, at + 5, 7000)
             })
             .collect();
-        let segments = segments(&atoms(&flowlets(&list)), |_| 0).unwrap();
+        let segments = segments(&atoms(&flowlets(&list)), MANY, |_| 0).unwrap();
         assert_eq!((segments.steps.len(), segments.volume), (60, 7000));
     }
 
     #[test]
     fn no_rhythm() {
-        assert_eq!(segments(&[], |_| 0), None);
+        assert_eq!(segments(&[], MANY, |_| 0), None);
         let steady: Vec<_> = (0..1000).map(|i| (i, i + 1, 1000)).collect();
-        assert_eq!(segments(&atoms(&flowlets(&steady)), |_| 0), None);
+        assert_eq!(segments(&atoms(&flowlets(&steady)), MANY, |_| 0), None);
         let mut random = 1u64;
         let mut next = || {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -440,6 +441,6 @@ mod tests {
                 (at, at + 1, 1 + next() % 1_000_000)
             })
             .collect();
-        assert_eq!(segments(&atoms(&flowlets(&wild)), |_| 0), None);
+        assert_eq!(segments(&atoms(&flowlets(&wild)), MANY, |_| 0), None);
     }
 }
