@@ -408,9 +408,11 @@ fn without_arguments_the_view_is_one_key_away() {
     start();
     terminal.press_until("Enter", "the view", |screen| screen.contains("live near0")).unwrap();
     assert!(terminal.modes().unwrap().0, "the alternate screen is used");
-    // The capabilities that threads keep are among the first notices.
-    let kept = "capabilities after set-up: devices: CAP_SYS_ADMIN (sysfs of a network namespace)";
-    terminal.press_until("7", "the notices", |screen| screen.contains(kept)).unwrap();
+    // The help has the capabilities that threads keep.
+    terminal.press_until("?", "the help", |screen| screen.contains("Esc: close")).unwrap();
+    let kept = "CAP_SYS_ADMIN (sysfs of a network namespace)";
+    terminal.press_until("End", "the capabilities", |screen| screen.contains(kept)).unwrap();
+    terminal.press_until("Escape", "the view", |screen| !screen.contains("Esc: close")).unwrap();
     terminal.press(&["q"]).unwrap();
     session.is_restored("0");
     terminal.command("clear").unwrap();

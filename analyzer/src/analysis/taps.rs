@@ -223,12 +223,6 @@ impl TapFlow {
         later.map_or(0, |latest| latest.payload.into())
     }
 
-    /// Packets that both links saw after the latest of those up to this time that none as large followed.
-    pub(crate) fn matched_since(&self, time_ns: u64) -> u64 {
-        let until = self.latest_matched.iter().rev().find(|latest| latest.at_ns[0] <= time_ns);
-        self.packets_matched.saturating_sub(until.map_or(0, |latest| latest.matched))
-    }
-
     const fn name(&self) -> Name {
         (self.src, self.dst, self.dest_qp)
     }
@@ -281,12 +275,13 @@ pub(super) fn arrived(vanished: u64, unfilled: u64, again: Option<u64>, is_proof
     if is_proof { unfilled.max(never_again).min(vanished) } else { 0 }
 }
 
-/// Packets that the first tap saw again, of a flow of nothing but requests: ACKs are never retransmitted.
+/// Packets that the first tap saw again, of a flow of nothing but requests: ACKs are never retransmitted. Unknown where
+/// packets of the flow pass it by, as retransmissions may do as well.
 fn retransmitted(near: &Flow, far: &Flow) -> Option<u64> {
     let requests = |flow: &Flow| flow.ack.acks == 0 && flow.psn_responses.is_none();
     let followed = near.psn.is_some() && near.loss_unfollowed.is_none() && requests(near) && requests(far);
     let cnps = near.cnp_packets.saturating_sub(far.cnp_packets);
-    let loss = near.loss.get().filter(|_| followed)?;
+    let loss = near.loss.get().filter(|loss| followed && loss.unfilled.or_zero() == 0)?;
     Some(loss.lost + loss.retransmissions() + loss.mirrored.or_zero() + cnps)
 }
 
@@ -457,13 +452,14 @@ mod tests {
     use crate::analysis::fixtures::everything;
     use crate::analysis::{Loss, Options};
 
-    /// READ requests at two taps, of which the second capture lacks 13; some are retransmitted at the first.
+    /// READ requests at two taps, of which the second capture lacks 13; some are retransmitted at the first, or pass
+    /// it by.
     #[test]
     fn no_more_requests_are_lost_than_are_retransmitted() {
-        let of = |rereads: u64| {
+        let of = |rereads: u64, unfilled: u64| {
             let mut facts = Facts::of(&everything(), &Options::default());
             let flow = facts.flows.iter().find(|flow| flow.psn.is_some() && !flow.is_uc()).unwrap().clone();
-            let loss = Loss { rereads: rereads.into(), ..Loss::default() };
+            let loss = Loss { rereads: rereads.into(), unfilled: unfilled.into(), ..Loss::default() };
             let mut requests = Flow {
                 psn_responses: None,
                 loss: Some(loss).into(),
@@ -484,7 +480,10 @@ mod tests {
             let pairs = facts.between_taps();
             pairs.iter().map(|one| (one.vanished, one.missed)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
         };
-        assert_eq!((of(0), of(2), of(20)), ((0, 13), (2, 11), (13, 0)));
+        assert_eq!((of(0, 0), of(2, 0), of(20, 0)), ((0, 13), (2, 11), (13, 0)));
+        // Retransmissions take the other way as well.
+        let (lost, missed) = of(0, 6);
+        assert_eq!((lost + missed, lost > 0), (13, true));
     }
 
     /// Two hosts at two taps, requests one way and ACKs the other: ACKs that the second capture does not show, where it

@@ -67,7 +67,7 @@ pub(crate) fn lost(sample: &Sample) -> Map<u32, u64> {
     lost
 }
 
-/// Packets that the first tap saw again, of a flow of nothing but requests.
+/// Packets that the first tap saw again, of a flow of nothing but requests of which none passes the tap by.
 fn retransmitted(losses: &Loss, near: &FlowSample, far: &FlowSample) -> Option<u64> {
     let requests = |flow: &FlowSample| flow.stats.acks == 0 && flow.stats.rare.psn_responses.seen == 0;
     let reported = losses.flow(near.slot);
@@ -75,7 +75,9 @@ fn retransmitted(losses: &Loss, near: &FlowSample, far: &FlowSample) -> Option<u
     let followed = is_known && reported.unfollowed.is_none() && near.stats.psn.seen != 0;
     let cnps = near.stats.cnp_packets.saturating_sub(far.stats.cnp_packets);
     let again = |loss: &Metrics| loss.lost + loss.retransmissions() + loss.mirrored;
-    (followed && requests(near) && requests(far)).then(|| reported.requests.as_ref().map_or(0, again) + cnps)
+    let whole = reported.requests.as_ref().is_none_or(|loss| loss.unfilled == 0);
+    (followed && whole && requests(near) && requests(far))
+        .then(|| reported.requests.as_ref().map_or(0, again) + cnps)
 }
 
 /// True if it has requests or responses, and not ACKs and CNPs alone.

@@ -286,6 +286,8 @@ pub struct Lives {
     pub qps: Arc<Vec<QpLife>>,
     /// The latest events, the oldest first.
     pub events: Vec<QpEvent>,
+    /// Number of each of these events, in the order in which they were found; empty where they follow those left out.
+    pub event_numbers: Vec<u64>,
     /// Events that there was no room to keep.
     pub events_left_out: u64,
     /// Queue pairs that there was no room to follow or keep.
@@ -296,4 +298,20 @@ pub struct Lives {
     pub unavailable: Option<String>,
     /// Calls seen and missed.
     pub calls: Calls,
+}
+
+impl Lives {
+    /// The events with their numbers, which grow. One that a later record disproves is taken out of the list.
+    pub fn numbered(&self) -> impl Iterator<Item = (u64, &QpEvent)> {
+        let number = |(at, event)| {
+            (self.event_numbers.get(at).copied().unwrap_or(self.events_left_out + at as u64), event)
+        };
+        self.events.iter().enumerate().map(number)
+    }
+
+    /// The number of the next event after `seen`.
+    #[must_use]
+    pub fn next_number(&self, seen: u64) -> u64 {
+        self.numbered().last().map_or(seen, |(number, _)| seen.max(number + 1))
+    }
 }

@@ -37,7 +37,7 @@ pack! {
     struct Pfc { enabled, capable, willing, error }
     struct Ets { class_of, bandwidth, willing }
     struct App { selector, protocol, priorities }
-    struct Lives { qps, events, events_left_out, qps_left_out, unnumbered, unavailable, calls }
+    struct Lives { qps, events, event_numbers, events_left_out, qps_left_out, unnumbered, unavailable, calls }
     struct QpLife { device, lqpn, origin, port, kind, state, pid, comm, pod, rqpn, control, choices }
     struct PathChoices { priority, adaptive_routing, plane, bond_port, udp_port }
     struct QpControl {

@@ -352,15 +352,14 @@ impl Ledger {
     /// Counts events since the previous sample. The list holds the latest events, and the number that has left it.
     fn events(&mut self, lives: &Lives) {
         let seen = self.events_seen;
-        let all = (lives.events_left_out..).zip(lives.events.iter());
-        for (_, event) in all.filter(|(at, _)| *at >= seen) {
+        for (_, event) in lives.numbered().filter(|(number, _)| *number >= seen) {
             let mut name = (event.device.clone(), event.event.clone());
             if self.qp_events.len() >= EVENTS && !self.qp_events.contains_key(&name) {
                 OTHER_EVENT.clone_into(&mut name.1);
             }
             *self.qp_events.entry(name).or_default() += 1;
         }
-        self.events_seen = seen.max(lives.events_left_out + lives.events.len() as u64);
+        self.events_seen = lives.next_number(seen);
     }
 
     /// Chooses the peers with series, by bytes.

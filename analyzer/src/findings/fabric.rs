@@ -160,7 +160,7 @@ mod tests {
         }
     }
 
-    /// What findings on InfiniBand say is about it. Pauses and settings of NICs are not found there.
+    /// What findings on InfiniBand say is about it. Pauses, settings of NICs and subnets of IP are not found there.
     #[test]
     fn no_explanation_names_what_infiniband_does_not_have() {
         const OF_ETHERNET: [&str; 8] =

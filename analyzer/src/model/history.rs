@@ -5,7 +5,7 @@
 //! (see [`TimeRange`]), else the [`BUSIEST`]; counts that were not kept are unknown and shown as a dash. Snapshots
 //! are removed after [`KEPT_NS`]; if memory is short before that, every other one of the older ones.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::conclusions::Conclusions;
@@ -100,6 +100,12 @@ pub struct History {
     snapshots: VecDeque<KeptSnapshot>,
     /// Snapshot subtracted from totals: the one at which the user reset the counters.
     reset: Option<Arc<Snapshot>>,
+    /// The first snapshot, once it is too old to be among the others: totals count from it.
+    first: Option<Arc<Snapshot>>,
+    /// Time of the oldest conclusions that have each of the latest findings.
+    known: BTreeMap<String, u64>,
+    /// Time of the latest findings.
+    concluded_ns: u64,
     names: Option<Arc<Names>>,
     budget: usize,
 }
@@ -125,7 +131,15 @@ impl History {
     /// An empty history whose snapshots take at most `budget` bytes, but of which two are always kept.
     #[must_use]
     pub fn new(budget: usize) -> Self {
-        Self { snapshots: VecDeque::new(), reset: None, names: None, budget }
+        Self {
+            snapshots: VecDeque::new(),
+            reset: None,
+            first: None,
+            known: BTreeMap::new(),
+            concluded_ns: 0,
+            names: None,
+            budget,
+        }
     }
 
     /// Adds a sample. A sample with the time of the newest snapshot is left out unless it is `last`; an earlier one
@@ -194,7 +208,8 @@ impl History {
 
     /// Removes all snapshots.
     pub fn clear(&mut self) {
-        discard((std::mem::take(&mut self.snapshots), self.reset.take()));
+        discard((std::mem::take(&mut self.snapshots), self.reset.take(), self.first.take()));
+        (self.known, self.concluded_ns) = (BTreeMap::new(), 0);
     }
 
     /// Makes counters start at the newest snapshot; false if there is none.
@@ -268,6 +283,16 @@ impl History {
 
     /// Stores the findings at a snapshot, if it is still kept.
     pub fn set_conclusions(&mut self, conclusions: Arc<Conclusions>) {
+        let time_ns = conclusions.time_ns;
+        let keys: Vec<String> = conclusions.findings.iter().map(Finding::key).collect();
+        if time_ns >= self.concluded_ns {
+            self.concluded_ns = time_ns;
+            self.known.retain(|key, _| keys.contains(key));
+        }
+        for key in keys {
+            let known = self.known.entry(key).or_insert(time_ns);
+            *known = time_ns.min(*known);
+        }
         if let Some(kept) = self.kept_of(conclusions.time_ns) {
             kept.conclusions = Some(conclusions);
         }
@@ -285,14 +310,11 @@ impl History {
         self.snapshots.iter().take(at + 1).rev().find_map(|kept| kept.conclusions.as_deref())
     }
 
-    /// Time of the oldest findings kept among which this one is; `None` if there are none after them.
+    /// Time of the oldest findings since which this one has been among them; `None` if there are none after them.
     #[must_use]
     pub fn concluded_by(&self, finding: &Finding) -> Option<u64> {
-        let key = finding.key();
-        let is = |one: &Finding| one.id == finding.id && one.key() == key;
-        let mut kept = self.snapshots.iter().filter_map(|kept| kept.conclusions.as_deref());
-        let first = kept.find(|kept| kept.findings.iter().any(is))?;
-        kept.next().map(|_| first.time_ns)
+        let by_ns = *self.known.get(&finding.key())?;
+        (by_ns < self.concluded_ns).then_some(by_ns)
     }
 
     /// The entropy at snapshot number `at`, or at one of the `near` snapshots before it.
@@ -309,7 +331,7 @@ impl History {
         let reset = self.reset.as_ref().filter(|reset| reset.time_ns < end.time_ns);
         let before = || self.snapshots.iter().map(|kept| &kept.snapshot).take(at);
         let base = match (range, range.ns()) {
-            (TimeRange::All, _) => reset.or_else(|| before().next()),
+            (TimeRange::All, _) => reset.or(self.first.as_ref()).or_else(|| before().next()),
             (_, None) => before().next_back(),
             (_, Some(ns)) => {
                 // Samples arrive about every second, not exactly.
@@ -355,7 +377,11 @@ impl History {
         let (now, flows) = (newest.time_ns, newest.flows.len());
         let old = |kept: &KeptSnapshot| now - kept.snapshot.time_ns > KEPT_NS;
         while self.snapshots.len() > 2 && self.snapshots.front().is_some_and(old) {
-            discard(self.snapshots.pop_front());
+            let front = self.snapshots.pop_front();
+            if self.first.is_none() {
+                self.first = front.as_ref().map(|kept| Arc::clone(&kept.snapshot));
+            }
+            discard(front);
         }
         let [(short, _), ..] = COMPLETE;
         let close = self.iter().rev().take_while(|m| now - m.time_ns <= short).count();

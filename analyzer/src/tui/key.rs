@@ -337,7 +337,7 @@ pub const KEYMAP: &[Binding] = &[
         "back",
         &[Key::Esc],
         Input::Back,
-        "close the overlay, else clear focus, filter, grouping, selection, marks",
+        "close overlay, filter, grouping, selection, cursor, zoom or marks shown",
     ),
     bind("quit", &[Key::Char('q'), Key::Ctrl('c')], Input::Quit, "quit"),
 ];

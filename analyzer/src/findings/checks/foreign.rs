@@ -35,7 +35,7 @@ const FOREIGN: Entry = Entry {
     rank: 405,
     measure: Some(Measure::ratio("share")),
     title: "RoCE of another network on the link",
-    meaning: "<eth>Hosts of a network that the rest does not use send RoCE over the same link: another tenant or job, or hosts in the wrong VLAN.</eth> They share the queues, the lossless class and its pauses, and the bandwidth.",
+    meaning: "<eth>Hosts of a network that the rest does not use send RoCE over the same link: another tenant or job, or hosts in the wrong VLAN. They share the queues, the lossless class and its pauses, and the bandwidth.</eth>",
     computed: "Per link and IP version. Hosts that exchange RoCE, directly or through others, belong together. So does a group of which a host lies in the prefix that covers the hosts \
                of another (at most /24, IPv6 /64), shortened by isolation.wider_bits (IPv6: twice as many), and one whose host parts (last 16 bits, IPv6: 64) are all found in another: a \
                rail. The network with most hosts is the job's.\n\

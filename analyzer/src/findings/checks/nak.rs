@@ -59,7 +59,7 @@ pub(in crate::findings) const INVALID: Entry = Entry {
     title: "Invalid request: a responder rejects a request",
     meaning: "The responder does not understand the request, or does not permit it at all: an operation that is not enabled for the queue pair, a message longer than its receive buffer, too \
               many READs or atomics at a time. The queue pair goes into the error state.",
-    computed: "Raised from `nak.errors` NAKs with code 1 (invalid request) on; critical. Codes that a responder of RC does not send have findings of their own: 4 (invalid RD request) is critical, a reserved one a warning.",
+    computed: "Raised from `nak.errors` NAKs with code 1 (invalid request) on; critical. Codes that a responder of RC does not send point at a device that corrupts, or at a faulty responder: 4 (invalid RD request) is critical, a reserved one a warning.",
     advice: "Compare the two ends' settings: path MTU, max_dest_rd_atomic against max_rd_atomic, the queue pair's access flags, the sizes of posted receive buffers, versions of library and \
              application.",
     caveat: "",
@@ -184,6 +184,12 @@ fn refusal_steps(
     responder: Option<&End>,
     worst: &Flow,
 ) -> Raise {
+    if kind.code > 3 {
+        return raise.step(
+            "Capture at the responder: if it does not send this NAK, a device on the path changes it; else update the firmware of its NIC.",
+            ByHand::Job,
+        );
+    }
     let words = |end: Option<&End>| end.map_or_else(|| "unknown".to_owned(), ToString::to_string);
     let (asks, refuses) = (words(requester), words(responder));
     let there = Commands::at(input, worst, worst.dst);

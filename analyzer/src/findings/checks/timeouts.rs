@@ -277,8 +277,8 @@ fn backoff<'a>(flows: impl Iterator<Item = &'a Flow>) -> Option<f64> {
     ratios.max_by(f64::total_cmp)
 }
 
-/// True for a storm that reordering explains, or NAKs for packets that passed the tap. Storms are raised only without loss
-/// or a slow receiver to explain them.
+/// True for a storm that reordering explains, or NAKs for packets that passed the tap. Storms are raised only without
+/// loss or a slow receiver to explain them.
 fn is_explained(one: &Finding) -> bool {
     one.id == ids::RETRY_STORM
         && [one.subject.reordered, one.subject.nak_episodes].iter().any(|count| *count > Some(0))
@@ -304,14 +304,15 @@ fn raise(input: &Input<'_>, judged: &Evaluated<Vec<TimedOut<'_>>>, found: &mut V
     let lost = if by_acks { ": ACKs lost or late" } else { "" };
     let over = of_several(timed_out.len(), waited > lifetime);
     let diagnosis = format!("{} cost {}{over}{lost}", in_words(count, stalls), units::duration(waited));
-    let qps = more(timed_out.len() as u64 - 1, "QP");
     let step_delay = step_delay(input, period, flows());
     let longer = step_delay.filter(|step_delay| step_delay.steps > 0);
     let longer =
         longer.map_or_else(String::new, |step_delay| format!(", steps +{}", units::duration(step_delay.ns)));
-    // Without room for its hosts a number says nothing.
-    let qp = if by_acks && !over.is_empty() { String::new() } else { format!(" QP {}", worst.flow.dest_qp) };
-    let parts = [pair(worst.flow.src, worst.flow.dst), qp, qps, longer];
+    // One of those that it counts is not the one that waited.
+    let one = |text: String| if over.is_empty() { text } else { String::new() };
+    let qps = one(more(timed_out.len() as u64 - 1, "QP"));
+    let parts =
+        [pair(worst.flow.src, worst.flow.dst), one(format!(" QP {}", worst.flow.dest_qp)), qps, longer];
     let (requester, responder) = ends::of_data(input, flows());
     let src = worst.flow.src;
     let here = Commands::near(input, worst.flow, worst.flow.src);

@@ -7,24 +7,27 @@ counted as (
 -- Fewer pairs have no median: a loss and a CE mark count by themselves, and for the others there is nothing to compare with.
 medians as (
   select *, case when peers >= {COMPARED} then avg(case when abs(2 * nth_figure - peers - 1) <= 1 then figure end) over (partition by metric, job, direction)
-                 when metric in ('loss', 'retransmitted', 'CE', 'CE (device)') or metric in ('retries (QP)', 'timeouts and sequence errors (QP)') then 0 else figure end as usual
+                 when metric in ('loss', 'retransmitted', 'CE', 'CE (device)') or metric in ('retries (QP)', 'timeouts and sequence errors (QP)') then 0 else figure end as raw_usual
   from counted
 ),
 differing as (
-  select *, row_number() over (partition by metric, job, direction order by abs(figure - usual)) as nth_difference from medians
+  select *, row_number() over (partition by metric, job, direction order by abs(figure - raw_usual)) as nth_difference from medians
 ),
 deviations as (
-  select *, case when peers >= {COMPARED} then avg(case when abs(2 * nth_difference - peers - 1) <= 1 then abs(figure - usual) end) over (partition by metric, job, direction)
-                 else 0 end as mad
+  select *, case when peers >= {COMPARED} then avg(case when abs(2 * nth_difference - peers - 1) <= 1 then abs(figure - raw_usual) end) over (partition by metric, job, direction)
+                 else 0 end as raw_mad
   from differing
 ),
 -- That most pairs lose packets does not make it usual, as marks and latency may be.
 distances as (
-  select *, (figure - own_usual) / greatest({DEVIATION} * own_mad, {DEVIATION} * {USUAL_SHARE} * own_usual, least / {STANDS_OUT}) as z
+  select *, (figure - usual) / greatest({DEVIATION} * mad, {DEVIATION} * {USUAL_SHARE} * usual, least / {STANDS_OUT}) as z
   from (
-    select *, case when metric in ('loss', 'retransmitted') then least(usual, least) else usual end as own_usual,
-           case when metric in ('loss', 'retransmitted') then least(mad, least) else mad end as own_mad
-    from deviations
+    select *, case when is_loss = 1 then least(raw_usual, least) else raw_usual end as usual, case when is_loss = 1 then least(raw_mad, least) else raw_mad end as mad
+    from (
+      select *, case when metric in ('loss', 'retransmitted', 'out of sequence (device)', 'timeouts (device)')
+                       or metric in ('timeouts and sequence errors (QP)') then 1 else 0 end as is_loss
+      from deviations
+    ) judged
   ) compared
 ),
 -- A pair counts once: at the sender's tap, or at the receiver's if that alone is bad, as with CE of the fabric.

@@ -273,7 +273,8 @@ fn coarsest(atoms: &[Block], total: u64, least: usize) -> Option<(usize, u64, u6
 }
 
 /// Cuts a link's traffic into steps; `None` when it has no such rhythm. `starts` says for a block how many hosts begin
-/// there by themselves, which only decides between cuts that are as good. Fewer steps than `many` may be groups of steps.
+/// there by themselves, which only decides between cuts that are as good. Fewer than `many` may be
+/// groups of steps.
 #[must_use]
 pub fn segments(atoms: &[Block], many: usize, starts: impl Fn(&Block) -> usize) -> Option<Segments> {
     let total: u64 = atoms.iter().map(|block| block.bytes).sum();

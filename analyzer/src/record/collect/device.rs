@@ -129,9 +129,8 @@ impl Devices {
     fn events(&mut self, origin: &Origin, sample: &Sample, rows: &mut Vec<Event>) -> u64 {
         let lives = &sample.devices.lives;
         let seen = self.events_seen;
-        self.events_seen = seen.max(lives.events_left_out + lives.events.len() as u64);
-        let all = (lives.events_left_out..).zip(&lives.events);
-        rows.extend(all.filter(|(at, _)| *at >= seen).map(|(_, event)| Event {
+        self.events_seen = lives.next_number(seen);
+        rows.extend(lives.numbered().filter(|(number, _)| *number >= seen).map(|(_, event)| Event {
             t: Time(event.time_ns),
             host: origin.host.clone(),
             job: origin.job.clone(),
@@ -157,7 +156,8 @@ impl Devices {
             reason: text(event.reason.as_deref()),
             duration_ns: event.duration_ns,
         }));
-        lives.events_left_out.saturating_sub(seen)
+        let first = lives.numbered().next().map_or(seen, |(number, _)| number);
+        first.saturating_sub(seen).min(lives.events_left_out)
     }
 }
 

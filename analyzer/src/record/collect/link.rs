@@ -98,7 +98,8 @@ impl Links {
                 std::array::from_fn(|at| now[at].saturating_sub(before[at]));
             unrecorded += packets.saturating_sub(sum.packets);
             let is_idle = packets == 0 && skipped == 0 && sum.flows == 0 && pause_frames == 0;
-            if is_idle && known.recorded_ns.is_some_and(|last_ns| at.t.0.abs_diff(last_ns) < EVERY_NS) {
+            let is_recent = known.recorded_ns.is_some_and(|last_ns| at.t.0.abs_diff(last_ns) < EVERY_NS);
+            if is_idle && (is_recent || !is_used(link, report)) {
                 continue;
             }
             known.recorded_ns = Some(at.t.0);
@@ -145,6 +146,16 @@ impl Links {
         }
         unrecorded
     }
+}
+
+/// True for a link that is to carry RoCE: one that did, one with a connected queue pair, a capture that the user named.
+/// A host may have ports that no job uses.
+fn is_used(link: &Link, report: &Report) -> bool {
+    let is_connected = |device: &Device| {
+        device.interface.as_deref() == Some(link.name.as_str())
+            && device.qps.iter().any(|qp| qp.state == Some("RTS"))
+    };
+    link.packets > 0 || link.direction.is_none() || report.facts.devices.iter().any(is_connected)
 }
 
 /// Frames since `before` by reason, with their bytes, in JSON; `None` without any.

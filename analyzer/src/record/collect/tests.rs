@@ -307,15 +307,24 @@ fn the_job_is_that_of_the_processes_unless_the_user_names_it() {
     assert!(rows.flow_seconds.iter().all(|row| row.job.as_deref() == Some("mine")));
 }
 
+/// One that carried RoCE and a capture have; a port that no job uses has none.
 #[test]
-fn an_idle_link_has_a_row_at_the_start_and_each_minute() {
-    let mut collector = collector(None);
-    let mut at = |second: u64| {
-        let mut idle = sample(vec![link("eth0", Some(Direction::Egress))], Vec::new());
-        idle.time_ns = START + second * SECOND;
-        take(&mut collector, &idle).link_seconds.iter().map(|row| row.packets).collect::<Vec<_>>()
-    };
-    assert_eq!((at(1), at(2), at(60), at(61), at(62)), (vec![0], vec![], vec![], vec![0], vec![]));
+fn an_idle_link_has_a_row_each_minute() {
+    for (direction, packets, all) in [
+        (Some(Direction::Egress), 5, [vec![5], vec![], vec![], vec![0], vec![]]),
+        (None, 0, [vec![0], vec![], vec![], vec![0], vec![]]),
+        (Some(Direction::Egress), 0, [const { Vec::new() }; 5]),
+    ] {
+        let mut collector = collector(None);
+        let at = |second: u64| {
+            let flow = (key(0, "10.0.0.1", "10.0.0.2", 17), stats(49_152, packets, 1_000));
+            let flows = if packets > 0 { vec![flow] } else { Vec::new() };
+            let mut idle = sample(vec![link("eth0", direction)], flows);
+            idle.time_ns = START + second * SECOND;
+            take(&mut collector, &idle).link_seconds.iter().map(|row| row.packets).collect::<Vec<_>>()
+        };
+        assert_eq!([1, 2, 60, 61, 62].map(at), all, "{direction:?} {packets}");
+    }
 }
 
 /// Also those of a clock that was set back, and those that the list had no room to keep.

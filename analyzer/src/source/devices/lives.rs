@@ -89,8 +89,11 @@ pub struct Follower {
     ended: VecDeque<QpLife>,
     /// Queue pairs among those that were in lists no more. A list may have skipped them.
     gone: usize,
-    events: VecDeque<QpEvent>,
+    /// With their numbers.
+    events: VecDeque<(u64, QpEvent)>,
     events_left_out: u64,
+    /// Number of the next.
+    next_event: u64,
     qps_left_out: u64,
     unnumbered: u64,
     /// Number of lists.
@@ -150,7 +153,7 @@ impl Follower {
                         && event.event == TO_ERROR
                         && event.device == key.0
                 };
-                self.events.retain(|event| !is_it(event));
+                self.events.retain(|(_, event)| !is_it(event));
             }
         }
         self.update(key, new, call, true);
@@ -255,7 +258,8 @@ impl Follower {
             self.events.pop_front();
             self.events_left_out += 1;
         }
-        self.events.push_back(event);
+        self.events.push_back((self.next_event, event));
+        self.next_event += 1;
     }
 
     /// Applies the kernel's lists: processes of queue pairs made before the run, states, and ends that were missed.
@@ -395,7 +399,8 @@ impl Follower {
             self.sampled = Arc::new(Lives {
                 // Listing produces calls that mostly change nothing.
                 qps: if self.changed { Arc::new(self.sorted()) } else { Arc::clone(&self.sampled.qps) },
-                events: self.events.iter().cloned().collect(),
+                events: self.events.iter().map(|(_, event)| event.clone()).collect(),
+                event_numbers: self.events.iter().map(|(number, _)| *number).collect(),
                 events_left_out: self.events_left_out,
                 qps_left_out: self.qps_left_out,
                 unnumbered: self.unnumbered,

@@ -302,6 +302,7 @@ impl App {
     fn back(&mut self) -> Action {
         let own_group = Group::automatic(self.view.has().twins);
         let on_table = self.view.screen == Screen::Qps;
+        let filters = on_table || matches!(self.view.screen, Screen::Events | Screen::Nic);
         if self.view.screen == Screen::Detail {
             self.show_screen(self.back_to);
         } else if self.view.screen == Screen::Nic && self.screens.nic.close() {
@@ -311,11 +312,11 @@ impl App {
             self.show_screen(to);
         } else if on_table && self.screens.flows.show_all() {
             self.arrange(false);
-        } else if !on_table && self.unselect() {
-            // What is shown comes before what another screen has.
-        } else if !self.view.filter.text.is_empty() {
+        } else if filters && !self.view.filter.text.is_empty() {
             self.view.messages.say("filter cleared");
             return self.set_filter("");
+        } else if !on_table && self.unselect() {
+            // Nothing more is shown of what the table has.
         } else if on_table && self.screens.flows.group != own_group {
             let effect = self.screens.flows.group_by(&mut self.view, own_group);
             self.screens.flows.grouped = false;
@@ -323,7 +324,7 @@ impl App {
         } else if on_table && self.unselect() {
             self.view.selected = None;
             self.arrange(false);
-        } else if !self.view.marked.is_empty() {
+        } else if on_table && !self.view.marked.is_empty() {
             self.view.marked.clear();
             self.view.messages.say("marks cleared");
         } else {

@@ -219,6 +219,7 @@ fn fatal_nak_in(flow: &Flow) -> Option<&'static str> {
         (naks.remote_access_error, "remote access error NAK"),
         (naks.remote_operational_error, "remote operational error NAK"),
         (naks.invalid_request, "invalid request NAK"),
+        (naks.invalid_rd_request, "invalid RD request NAK"),
     ]
     .into_iter()
     .find_map(|(count, name)| (count > 0).then_some(name))

@@ -456,11 +456,11 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &WorseLink<'_>, found: &mu
         .impact(Impact { packets_ratio: share, ..Impact::default() })
         .step(check_ends(&name, &port), here.link())
         .step(
-            format!("Compare discards, errors and pauses of {name} with those of its peers."),
+            format!("Compare discards, errors and pauses of {name} with those of the other links."),
             here.nic_counters(),
         )
         .step(
-            format!("Compare the egress queues, ECN thresholds and PFC of {name} and its peers."),
+            format!("Compare the egress queues, ECN thresholds and PFC of {name} and the other links."),
             here.pfc(),
         )
         .step(OUT_OF_GROUP, ByHand::Switch);

@@ -17,7 +17,7 @@ pub(super) const FAMILY: Family = Family {
         label("router_hops", "routers between the taps", Unit::Text),
         label("certainty", "certainty", Unit::Text),
         label("large", "large packets lost", Unit::Count).summed(),
-        label("largest_passed", "largest payload that arrived, bytes", Unit::Count),
+        label("largest_passed", "largest payload that arrived meanwhile, bytes", Unit::Count),
         label("smallest_vanished", "smallest payload lost, bytes", Unit::Count),
         label("largest_vanished", "largest payload lost, bytes", Unit::Count),
         label("small", "small packets that arrived", Unit::Count).summed(),
@@ -60,7 +60,7 @@ pub(super) const BLACK_HOLE: Entry = Entry {
     title: "Path MTU black hole: only small packets arrive",
     meaning: "All packets above a size are lost and smaller ones arrive: a port on the path has a smaller MTU than the queue pairs use. RoCE sends no ICMP and never reduces its path MTU: \
               connections come up, small messages pass, and the first large message is retried at full size until the queue pair dies.",
-    computed: "Certain, critical: with two taps, at least path.large packets between two hosts are lost (also at the end of a queue pair), all larger than every packet between these \
+    computed: "Certain, critical: with two taps, at least path.large packets between two hosts are lost (also at the end of a queue pair), all larger than every packet (where larger ones passed before: every packet since the first loss of a queue pair that retries in vain) between these \
                hosts that both taps saw, of which at least path.small arrive meanwhile.\n\
                \n\
                Likely, a warning: at a tap where both directions are captured, at least two queue pairs (or one that had smaller requests acknowledged) retry requests in vain \

@@ -76,8 +76,8 @@ type LinkOfPair = for<'p> fn(&'p Pair<'_>) -> Option<&'p LinkRow>;
 enum Full {
     /// The speed of each link.
     Speed,
-    /// The load of the busiest link, in bits per second, and its speed: one is unknown, or all carry so little that bars
-    /// of their speed would all look the same.
+    /// The load of the busiest link, in bits per second, and its speed: one is unknown, or all carry so little that
+    /// bars of their speed would all look the same.
     Busiest(f64, Option<f64>),
 }
 

@@ -147,11 +147,11 @@ pub(super) fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric
     }
 }
 
-/// Title of the names.
 /// Only an active finding about the metric that names a flow of the pair makes a value stand out.
 pub(super) fn level(metric: Metric, cell: &Cell) -> Level {
     let shows = cell.value(metric).is_some_and(|value| value > 0.0);
     if shows { cell.judged.level_of(metric.about()) } else { Level::Fine }
 }
 
+/// Title of the names.
 const TITLE: &str = "TOP PAIRS";

@@ -159,7 +159,11 @@ impl<'a> Subject<'a> {
         for name in ["Where", "When", "Impact"] {
             let fields = finding.fields(self.end);
             let text = fields.into_iter().find(|(label, _)| *label == name).map(|(_, text)| text);
-            let text = text.or_else(|| self.known_by().filter(|_| name == "When"));
+            let by = self.known_by().filter(|_| name == "When");
+            let text = match (text, by) {
+                (Some(text), Some(by)) => Some(format!("{text}; {by}")),
+                (text, by) => text.or(by),
+            };
             let late = self.view.late_ns().filter(|_| name == "When");
             let late = late.map_or_else(String::new, |ns| format!(", as of {}", units::second_utc(ns)));
             let text = text.map(|text| text + &late);
@@ -172,7 +176,7 @@ impl<'a> Subject<'a> {
     fn known_by(&self) -> Option<String> {
         let clock = Clock { end: self.end, history: Some(&self.view.timeline.history) };
         let by_ns = clock.known_by(self.finding)?;
-        Some(format!("by {} UTC; start unknown", clock.clock(by_ns)))
+        Some(format!("present by {} UTC, start unknown", clock.clock(by_ns)))
     }
 
     /// The signals that the finding is about, and when it held.
