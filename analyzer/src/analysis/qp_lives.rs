@@ -47,8 +47,9 @@ pub struct QpLives {
     /// Queue pairs in all of these lists together: for each the kernel queried its device, on mlx5 by a firmware
     /// command. They come on top of `qp_context.answered`. Unit: queries.
     pub list_queries: u64,
-    /// Time that the lists took. Lists rest for a hundred times as long as the latest took, at least 0.5 s; for ten
-    /// times as long after a retry error of the port. Unit: ns.
+    /// Time that the lists took. Lists rest for a hundred times as long as the latest took, at least 0.5 s; if that
+    /// is more than 20 s, for 20 s or fifty times as long; for ten times as long after a retry error of the port. Unit:
+    /// ns.
     pub lists_ns: u64,
     /// Queue pairs by what is known of them.
     pub sources: QpSources,

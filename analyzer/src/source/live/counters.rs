@@ -31,10 +31,14 @@ const SHORTEST: Duration = Duration::from_millis(500);
 /// Pause between two listings of queue pairs, as a multiple of the time that a listing and its evaluation take: a
 /// hundredth of a CPU. A listing queries the device for every queue pair, which takes time if there are thousands.
 const QP_REST: u32 = 100;
+/// The same from pauses of [`QP_LONG`] on: two hundredths.
+const QP_LONG_REST: u32 = 50;
 /// The same after a retry error of the port: it may have many of them.
 const QP_LEAST_REST: u32 = 10;
 /// Minimum pause: queue pairs of a short test live for a second or two.
 const QP_SHORTEST: Duration = SHORTEST;
+/// Pause that is long where a listing was held up, and usual where there are ten thousands of queue pairs.
+const QP_LONG: Duration = Duration::from_secs(20);
 /// Time for which device addresses are assumed unchanged: reading them takes far longer than listing queue pairs.
 const ADDRESSES_STAY: Duration = Duration::from_secs(30);
 /// Maximum number of frames taken per interface at a time: a switch sends one every 30 seconds.
@@ -43,9 +47,9 @@ const LLDP_FRAMES: usize = 16;
 /// kernel skips probes.
 pub(super) const LIVES_PAUSE: Duration = Duration::from_millis(20);
 
-/// Pause after a listing that took this long.
+/// Pause after a listing that took this long: one that was held up once is no reason to miss what follows for minutes.
 pub(super) fn list_pause(took: Duration) -> Duration {
-    (took * QP_REST).max(QP_SHORTEST)
+    (took * QP_REST).clamp(QP_SHORTEST, QP_LONG.max(took * QP_LONG_REST))
 }
 
 /// Time of the next listing, and the earliest one if something has happened.

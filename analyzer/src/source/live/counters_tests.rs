@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use super::{NextList, QP_SHORTEST};
+use super::{NextList, QP_LONG, QP_SHORTEST};
 use crate::analysis::{InputKind, Options};
 use crate::host::net::netns::NetNs;
 use crate::host::read::queries::Host;
@@ -249,8 +249,10 @@ fn records_of_a_busy_host_fit_between_two_readings() {
 #[test]
 fn lists_have_a_share_of_the_time_however_long_they_take() {
     let now = Instant::now();
-    let [short, long] = [Duration::from_millis(1), Duration::from_secs(3)];
-    for (took, pause, least) in [(short, QP_SHORTEST, 10 * short), (long, 100 * long, 10 * long)] {
+    let [short, held_up, long] = [1, 300, 3_000].map(Duration::from_millis);
+    for (took, pause, least) in
+        [(short, QP_SHORTEST, 10 * short), (held_up, QP_LONG, 10 * held_up), (long, 50 * long, 10 * long)]
+    {
         let mut next = NextList::after(now, took);
         assert_eq!(next.due - now, pause);
         next.hurry(now + took);
