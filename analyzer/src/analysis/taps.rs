@@ -223,7 +223,8 @@ impl TapFlow {
         later.map_or(0, |latest| latest.payload.into())
     }
 
-    const fn name(&self) -> Name {
+    /// Source, destination and destination queue pair.
+    pub(crate) const fn name(&self) -> Name {
         (self.src, self.dst, self.dest_qp)
     }
 }

@@ -6,7 +6,7 @@ use std::ptr;
 use super::ends;
 use super::loss::Side;
 use super::loss::taps::Ends;
-use crate::analysis::Flow;
+use crate::analysis::{Flow, TapFlow};
 use crate::findings::command::ethernet;
 use crate::findings::dedup::{Name, deduplicated, name};
 use crate::findings::ids;
@@ -156,7 +156,7 @@ fn acks_lost(input: &Input<'_>, flow: &Flow) -> u64 {
 /// no information.
 fn known_acks_lost(input: &Input<'_>, flows: Vec<&Flow>) -> Option<u64> {
     let ordered = input.facts.taps.iter().filter(|tap| tap.from.is_some());
-    let at_two_places: Set<Name> = ordered.map(|tap| (tap.src, tap.dst, tap.dest_qp)).collect();
+    let at_two_places: Set<Name> = ordered.map(TapFlow::name).collect();
     let is_whole = flows.iter().all(|flow| at_two_places.contains(&name(flow)));
     let lost: u64 = flows.into_iter().map(|flow| acks_lost(input, flow)).sum();
     (input.sample.kind == SourceKind::Replay && (lost > 0 || is_whole)).then_some(lost)

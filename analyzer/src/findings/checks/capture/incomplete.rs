@@ -52,7 +52,7 @@ fn shared(facts: &Facts) -> Set<Name> {
         *links.entry(name(flow)).or_default() += 1;
     }
     for tap in facts.taps.iter().filter(|tap| tap.only_at.iter().all(|only| *only <= tap.packets_matched)) {
-        links.remove(&(tap.src, tap.dst, tap.dest_qp));
+        links.remove(&tap.name());
     }
     links.into_iter().filter(|(_, links)| *links > 1).map(|(name, _)| name).collect()
 }

@@ -29,7 +29,7 @@ impl<'a> Ends<'a> {
     pub(in crate::findings) fn of(facts: &'a Facts) -> Self {
         let (mut behind, mut ahead) = (Set::default(), Set::default());
         for tap in facts.taps.iter().filter(|tap| !see_different(tap)) {
-            let name = (tap.src, tap.dst, tap.dest_qp);
+            let name = tap.name();
             if let (Some(from), Some(to)) = (&tap.from, &tap.to) {
                 ahead.insert((from.as_str(), name));
                 behind.insert((to.as_str(), name));

@@ -135,7 +135,7 @@ fn between_taps<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
             began_ns: None,
         };
         let large = |flow: &&'a Flow| {
-            let tap = taps.iter().find(|tap| (tap.src, tap.dst, tap.dest_qp) == name(flow))?;
+            let tap = taps.iter().find(|tap| tap.name() == name(flow))?;
             Some((*flow, tap.vanished_large?))
         };
         let lost: Vec<(&Flow, LostLarge)> =
@@ -151,7 +151,7 @@ fn between_taps<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
         let working = near.iter().copied().filter(|flow| arrived(name(flow)) && !hole.flows.contains(flow));
         let own: u64 = taps
             .iter()
-            .filter(|tap| hole.flows.iter().any(|flow| name(flow) == (tap.src, tap.dst, tap.dest_qp)))
+            .filter(|tap| hole.flows.iter().any(|flow| tap.name() == name(flow)))
             .map(|tap| tap.packets_matched)
             .sum();
         hole.small = meanwhile(working, since, until) + own;
@@ -177,9 +177,7 @@ fn late<'a>(
     let began_ns = lost().map(|(_, large)| large.first_ns).min()?;
     let passed = taps.iter().map(|tap| tap.largest_since(began_ns)).max().filter(|passed| *passed > 0)?;
     let until_ns = lost().map(|(flow, _)| flow.last_ns).max()?;
-    let all_pass = |flow: &&Flow| {
-        taps.iter().any(|tap| (tap.src, tap.dst, tap.dest_qp) == name(flow) && tap.vanished == Some(0))
-    };
+    let all_pass = |flow: &&Flow| taps.iter().any(|tap| tap.name() == name(flow) && tap.vanished == Some(0));
     let small = meanwhile(near.iter().copied().filter(all_pass), began_ns, until_ns);
     let mut hole = BlackHole {
         flows: Vec::new(),
@@ -193,8 +191,7 @@ fn late<'a>(
     for (flow, large) in lost() {
         hole.add(flow, (large.packets, Some(large.smallest), large.largest));
     }
-    let is_of_hole =
-        |tap: &&&TapFlow| hole.flows.iter().any(|flow| (tap.src, tap.dst, tap.dest_qp) == name(flow));
+    let is_of_hole = |tap: &&&TapFlow| hole.flows.iter().any(|flow| tap.name() == name(flow));
     let own = taps.iter().filter(is_of_hole).any(|tap| tap.largest_since(began_ns) > 0);
     ((own || hole.flows.len() > 1) && hole.is_one(&input.limits.path)).then_some(hole)
 }

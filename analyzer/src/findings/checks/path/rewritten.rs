@@ -52,7 +52,7 @@ impl Section {
             sum.of += change.of;
             sum.first_ns = sum.first_ns.min(change.first_ns);
             sum.last_ns = sum.last_ns.max(change.last_ns);
-            self.flows.insert((tap.src, tap.dst, tap.dest_qp));
+            self.flows.insert(tap.name());
         }
     }
 
