@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use super::missed::Missed;
 use crate::analysis::{Facts, FieldChange, Flow, changed};
+use crate::metrics::loss::{FlowLoss, Loss};
 use crate::metrics::taps::{LatestOfSize, TapPair, are_parallel};
-use crate::sample::{Address, Sample, address};
+use crate::sample::{Address, FlowSample, Sample, address};
 use crate::util::map::{Map, Set};
 use crate::util::numbers::share;
 use rocescope_common::account::FlowKey;
@@ -61,6 +62,9 @@ pub struct TapFlow {
     /// The latest packets that both links saw, by size; times at the first.
     #[serde(skip)]
     pub latest_matched: Vec<LatestOfSize>,
+    /// Packets that `from` saw again. `None`: the order is not known, or as of [`retransmitted`].
+    #[serde(skip)]
+    pub retransmitted: Option<u64>,
     /// Header fields that differ between the links in the same packets, most packets first. CE marks set on
     /// the path are in `marked`.
     pub changed: Vec<FieldChange>,
@@ -123,20 +127,21 @@ pub(super) fn taps(sample: &Sample) -> Vec<TapFlow> {
     if pairs.peek().is_none() {
         return Vec::new();
     }
-    let packets: Map<FlowKey, u64> = sample.flows.iter().map(|flow| (flow.key, flow.stats.packets)).collect();
-    let mut taps: Vec<TapFlow> = pairs.map(|pair| build(sample, pair, &packets)).collect();
+    let flows: Map<FlowKey, &FlowSample> = sample.flows.iter().map(|flow| (flow.key, flow)).collect();
+    let mut taps: Vec<TapFlow> = pairs.map(|pair| build(sample, pair, &flows)).collect();
     taps.sort_by(|a, b| (a.src, a.dst, a.dest_qp, &a.links).cmp(&(b.src, b.dst, b.dest_qp, &b.links)));
     taps
 }
 
-fn build(sample: &Sample, pair: &TapPair, packets: &Map<FlowKey, u64>) -> TapFlow {
+fn build(sample: &Sample, pair: &TapPair, flows: &Map<FlowKey, &FlowSample>) -> TapFlow {
     let TapPair { key, links, ordered, matched, only, only_ns, duplicates, delay, gone: [gone, _], .. } =
         pair;
     let lost_ns = (*ordered && only[0] > 0).then_some(only_ns[0]);
-    let at = |side: usize| packets.get(&FlowKey { link: links[side], ..*key });
+    let at = links.map(|link| flows.get(&FlowKey { link, ..*key }).copied());
     // A flow that was closed meanwhile begins again from 0.
     let not_compared =
-        [0, 1].map(|side| at(side).and_then(|all| all.checked_sub(matched + only[side] + duplicates[side])));
+        [0, 1].map(|side| at[side]?.stats.packets.checked_sub(matched + only[side] + duplicates[side]));
+    let losses = sample.metrics.loss.as_ref().filter(|_| *ordered);
     let links = links
         .map(|link| sample.links.get(usize::from(link)).map_or_else(String::new, |link| link.name.clone()));
     let [from, to] = links.clone();
@@ -171,6 +176,9 @@ fn build(sample: &Sample, pair: &TapPair, packets: &Map<FlowKey, u64>) -> TapFlo
             last_ns: gone.large_ns.1,
         }),
         latest_matched: pair.sizes.clone(),
+        retransmitted: losses
+            .zip(at[0].zip(at[1]))
+            .and_then(|(losses, ends)| retransmitted(losses, ends.into())),
         changed: changed::changes(pair),
         changed_not_compared: pair.not_passed,
         marked: ordered.then(|| changed::marked(pair)),
@@ -209,6 +217,7 @@ impl TapFlow {
             largest_matched: 0,
             vanished_large: None,
             latest_matched: Vec::new(),
+            retransmitted: None,
             changed: Vec::new(),
             changed_not_compared: 0,
             marked: Some(0),
@@ -276,14 +285,17 @@ pub(super) fn arrived(vanished: u64, unfilled: u64, again: Option<u64>, is_proof
     if is_proof { unfilled.max(never_again).min(vanished) } else { 0 }
 }
 
-/// Packets that the first tap saw again, of a flow of nothing but requests: ACKs are never retransmitted. Unknown where
-/// packets of the flow pass it by, as retransmissions may do as well.
-fn retransmitted(near: &Flow, far: &Flow) -> Option<u64> {
-    let requests = |flow: &Flow| flow.ack.acks == 0 && flow.psn_responses.is_none();
-    let followed = near.psn.is_some() && near.loss_unfollowed.is_none() && requests(near) && requests(far);
-    let cnps = near.cnp_packets.saturating_sub(far.cnp_packets);
-    let loss = near.loss.get().filter(|loss| followed && loss.unfilled.or_zero() == 0)?;
-    Some(loss.lost + loss.retransmissions() + loss.mirrored.or_zero() + cnps)
+/// Packets that the first of two taps saw again, of a flow of nothing but requests: ACKs are never retransmitted.
+/// `None` where packets of the flow pass it by, as retransmissions may do as well.
+pub(super) fn retransmitted(losses: &Loss, [near, far]: [&FlowSample; 2]) -> Option<u64> {
+    let requests = |flow: &FlowSample| flow.stats.acks == 0 && flow.stats.rare.psn_responses.seen == 0;
+    let (is_known, _) = losses.is_known(near.slot);
+    let FlowLoss { requests: loss, unfollowed, .. } = losses.flow(near.slot);
+    let followed = is_known && unfollowed.is_none() && near.stats.psn.seen != 0;
+    let loss = loss.unwrap_or_default();
+    let cnps = near.stats.cnp_packets.saturating_sub(far.stats.cnp_packets);
+    (followed && loss.unfilled == 0 && requests(near) && requests(far))
+        .then(|| loss.lost + loss.retransmissions() + loss.mirrored + cnps)
 }
 
 impl Facts {
@@ -336,9 +348,8 @@ impl Facts {
             }
             let Some(flow) = self.at(to, tap) else { continue };
             let is_proof = !flow.is_uc() && !in_vain;
-            let again = near.and_then(|near| retransmitted(near, flow));
             let unfilled = flow.losses_sum(|loss| loss.unfilled.or_zero());
-            let sequenced = arrived(vanished, unfilled, again, is_proof);
+            let sequenced = arrived(vanished, unfilled, tap.retransmitted, is_proof);
             let answers = self.answers_missed(&captures, to, tap, (flow, vanished - sequenced, is_proof));
             let missed = sequenced + answers;
             sum.vanished += vanished - missed;
@@ -376,7 +387,7 @@ impl Facts {
                 continue;
             }
             let unfilled = far.losses_sum(|loss| loss.unfilled.or_zero());
-            let missed = arrived(tap.vanished.unwrap_or(0), unfilled, retransmitted(near, far), true);
+            let missed = arrived(tap.vanished.unwrap_or(0), unfilled, tap.retransmitted, true);
             captures.note(to, tap.packets_matched + missed, missed);
             let [_, behind] = tap.only_at;
             captures.note(from, tap.packets_matched + behind, behind);
@@ -457,10 +468,10 @@ mod tests {
     /// it by.
     #[test]
     fn no_more_requests_are_lost_than_are_retransmitted() {
-        let of = |rereads: u64, unfilled: u64| {
+        let of = |retransmitted: Option<u64>, unfilled: u64| {
             let mut facts = Facts::of(&everything(), &Options::default());
             let flow = facts.flows.iter().find(|flow| flow.psn.is_some() && !flow.is_uc()).unwrap().clone();
-            let loss = Loss { rereads: rereads.into(), unfilled: unfilled.into(), ..Loss::default() };
+            let loss = Loss { unfilled: unfilled.into(), ..Loss::default() };
             let mut requests = Flow {
                 psn_responses: None,
                 loss: Some(loss).into(),
@@ -476,14 +487,15 @@ mod tests {
                 packets_matched: 1_216,
                 vanished: Some(13),
                 only_at: [13, 0],
+                retransmitted,
                 ..TapFlow::empty(name, ["a", "b"])
             }];
             let pairs = facts.between_taps();
             pairs.iter().map(|one| (one.vanished, one.missed)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
         };
-        assert_eq!((of(0, 0), of(2, 0), of(20, 0)), ((0, 13), (2, 11), (13, 0)));
+        assert_eq!((of(Some(0), 0), of(Some(2), 0), of(Some(20), 0)), ((0, 13), (2, 11), (13, 0)));
         // Retransmissions take the other way as well.
-        let (lost, missed) = of(0, 6);
+        let (lost, missed) = of(None, 6);
         assert_eq!((lost + missed, lost > 0), (13, true));
     }
 

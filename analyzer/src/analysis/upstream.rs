@@ -7,7 +7,7 @@ use rocescope_common::account::FlowKey;
 use rocescope_common::wire::opcode::TRANSPORT_UC;
 
 use super::missed::Missed;
-use super::taps::arrived;
+use super::taps::{arrived, retransmitted};
 use crate::metrics::loss::{Loss, Metrics};
 use crate::metrics::taps::TapPair;
 use crate::sample::{FlowSample, Sample};
@@ -34,7 +34,7 @@ pub(crate) fn lost(sample: &Sample) -> Map<u32, u64> {
         |flow: &FlowSample| losses.flow(flow.slot).requests.is_some_and(|one| one.is_retried_in_vain());
     let arrived = |vanished: u64, [near, far]: [&FlowSample; 2], is_proof: bool| {
         let unfilled = sum(losses, far, |metrics| metrics.unfilled);
-        arrived(vanished, unfilled, retransmitted(losses, near, far), is_proof)
+        arrived(vanished, unfilled, retransmitted(losses, [near, far]), is_proof)
     };
     let mut captures = Missed::default();
     for pair in ordered() {
@@ -65,19 +65,6 @@ pub(crate) fn lost(sample: &Sample) -> Map<u32, u64> {
         lost.insert(two.slot, sum(losses, one, |metrics| metrics.lost) + vanished - missed);
     }
     lost
-}
-
-/// Packets that the first tap saw again, of a flow of nothing but requests of which none passes the tap by.
-fn retransmitted(losses: &Loss, near: &FlowSample, far: &FlowSample) -> Option<u64> {
-    let requests = |flow: &FlowSample| flow.stats.acks == 0 && flow.stats.rare.psn_responses.seen == 0;
-    let reported = losses.flow(near.slot);
-    let (is_known, _) = losses.is_known(near.slot);
-    let followed = is_known && reported.unfollowed.is_none() && near.stats.psn.seen != 0;
-    let cnps = near.stats.cnp_packets.saturating_sub(far.stats.cnp_packets);
-    let again = |loss: &Metrics| loss.lost + loss.retransmissions() + loss.mirrored;
-    let whole = reported.requests.as_ref().is_none_or(|loss| loss.unfilled == 0);
-    (followed && whole && requests(near) && requests(far))
-        .then(|| reported.requests.as_ref().map_or(0, again) + cnps)
 }
 
 /// True if it has requests or responses, and not ACKs and CNPs alone.

@@ -68,8 +68,6 @@ const MOST_SIZES: usize = 8;
 pub struct LatestOfSize {
     /// Its payload or less, in bytes.
     pub payload: u16,
-    /// Packets that both saw until then.
-    pub matched: u64,
     /// When it passed each.
     pub at_ns: [u64; 2],
 }
@@ -163,7 +161,7 @@ impl Common {
         self.ends.join(Ends { first_ns: both, last_ns: both });
         let payload = length(entry.body.payload).unwrap_or(0);
         self.largest = self.largest.max(payload);
-        note_size(&mut self.sizes, LatestOfSize { payload, matched: self.matched, at_ns: both });
+        note_size(&mut self.sizes, LatestOfSize { payload, at_ns: both });
         let mut bodies = [before, entry.body];
         if tap == self.first {
             bodies.reverse();

@@ -228,6 +228,7 @@ fn tap_flow(id: &FlowId) -> TapFlow {
         vanished_at_end: Some(2),
         largest_matched: 512,
         latest_matched: Vec::new(),
+        retransmitted: None,
         vanished_large: Some(LostLarge {
             packets: 1,
             smallest: 1024,

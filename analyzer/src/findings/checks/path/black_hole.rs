@@ -422,11 +422,11 @@ mod tests {
     fn late(began_ns: u64, passed: u16, stuck: u64) -> Option<Finding> {
         let mut sample = at_two_taps(40, 4096);
         for (at, pair) in sample.metrics.taps.as_mut().unwrap().iter_mut().enumerate() {
-            let latest = |payload, matched, at_ns| LatestOfSize { payload, matched, at_ns: [at_ns; 2] };
+            let latest = |payload, at_ns| LatestOfSize { payload, at_ns: [at_ns; 2] };
             pair.largest = 4096;
-            pair.sizes = vec![latest(4096, if at == 0 { 60 } else { 100 }, began_ns)];
+            pair.sizes = vec![latest(4096, began_ns)];
             if at == 0 {
-                pair.sizes.push(latest(passed, 100, START + SECOND));
+                pair.sizes.push(latest(passed, START + SECOND));
             }
         }
         for loss in sample.metrics.loss.as_mut().unwrap().flows.values_mut() {
