@@ -181,6 +181,10 @@ pub fn timeout_ns(exponent: u8) -> u64 {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "DeviceQpEvent"))]
 pub struct QpEvent {
+    /// Its number in the order in which events were found: the clock may step back. One that a later record disproves
+    /// is taken out of the list, and its number is not used again.
+    #[serde(skip)]
+    pub number: u64,
     /// Name of the RDMA device.
     #[serde(skip)]
     pub device: String,
@@ -286,8 +290,6 @@ pub struct Lives {
     pub qps: Arc<Vec<QpLife>>,
     /// The latest events, the oldest first.
     pub events: Vec<QpEvent>,
-    /// Number of each of these events, in the order in which they were found; empty where they follow those left out.
-    pub event_numbers: Vec<u64>,
     /// Events that there was no room to keep.
     pub events_left_out: u64,
     /// Queue pairs that there was no room to follow or keep.
@@ -301,17 +303,9 @@ pub struct Lives {
 }
 
 impl Lives {
-    /// The events with their numbers, which grow. One that a later record disproves is taken out of the list.
-    pub fn numbered(&self) -> impl Iterator<Item = (u64, &QpEvent)> {
-        let number = |(at, event)| {
-            (self.event_numbers.get(at).copied().unwrap_or(self.events_left_out + at as u64), event)
-        };
-        self.events.iter().enumerate().map(number)
-    }
-
     /// The number of the next event after `seen`.
     #[must_use]
     pub fn next_number(&self, seen: u64) -> u64 {
-        self.numbered().last().map_or(seen, |(number, _)| seen.max(number + 1))
+        self.events.last().map_or(seen, |last| seen.max(last.number + 1))
     }
 }

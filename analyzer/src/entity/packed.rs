@@ -37,7 +37,7 @@ pack! {
     struct Pfc { enabled, capable, willing, error }
     struct Ets { class_of, bandwidth, willing }
     struct App { selector, protocol, priorities }
-    struct Lives { qps, events, event_numbers, events_left_out, qps_left_out, unnumbered, unavailable, calls }
+    struct Lives { qps, events, events_left_out, qps_left_out, unnumbered, unavailable, calls }
     struct QpLife { device, lqpn, origin, port, kind, state, pid, comm, pod, rqpn, control, choices }
     struct PathChoices { priority, adaptive_routing, plane, bond_port, udp_port }
     struct QpControl {
@@ -45,7 +45,7 @@ pack! {
         connect_took_ns, ended_ns, reused_ns, end,
     }
     struct QpEvent {
-        device, port, time_ns, lqpn, event, reason, errno, duration_ns, pid, comm, src, dst, unseen_verbs,
+        number, device, port, time_ns, lqpn, event, reason, errno, duration_ns, pid, comm, src, dst, unseen_verbs,
     }
     struct Calls {
         entered, missed_returns, under_way, may_end, dropped, absent, absent_fields, commands, missed_commands, devx_unavailable,

@@ -352,7 +352,7 @@ impl Ledger {
     /// Counts events since the previous sample. The list holds the latest events, and the number that has left it.
     fn events(&mut self, lives: &Lives) {
         let seen = self.events_seen;
-        for (_, event) in lives.numbered().filter(|(number, _)| *number >= seen) {
+        for event in lives.events.iter().filter(|event| event.number >= seen) {
             let mut name = (event.device.clone(), event.event.clone());
             if self.qp_events.len() >= EVENTS && !self.qp_events.contains_key(&name) {
                 OTHER_EVENT.clone_into(&mut name.1);

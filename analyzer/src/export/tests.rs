@@ -332,6 +332,8 @@ fn usage() -> Usage {
 fn events_count_once_and_their_names_are_bounded() {
     let mut exporter = Exporter::new(Options::default());
     let mut at = |events: Vec<QpEvent>, events_left_out| {
+        let events =
+            (events_left_out..).zip(events).map(|(number, event)| QpEvent { number, ..event }).collect();
         let lives = Lives { events, events_left_out, ..Lives::default() };
         exposed(&mut exporter, &with_lives(port(), lives))
     };

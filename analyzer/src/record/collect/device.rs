@@ -130,7 +130,7 @@ impl Devices {
         let lives = &sample.devices.lives;
         let seen = self.events_seen;
         self.events_seen = lives.next_number(seen);
-        rows.extend(lives.numbered().filter(|(number, _)| *number >= seen).map(|(_, event)| Event {
+        rows.extend(lives.events.iter().filter(|event| event.number >= seen).map(|event| Event {
             t: Time(event.time_ns),
             host: origin.host.clone(),
             job: origin.job.clone(),
@@ -156,7 +156,7 @@ impl Devices {
             reason: text(event.reason.as_deref()),
             duration_ns: event.duration_ns,
         }));
-        let first = lives.numbered().next().map_or(seen, |(number, _)| number);
+        let first = lives.events.first().map_or(seen, |first| first.number);
         first.saturating_sub(seen).min(lives.events_left_out)
     }
 }

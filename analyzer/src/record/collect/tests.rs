@@ -332,7 +332,9 @@ fn an_idle_link_has_a_row_each_minute() {
 fn events_of_queue_pairs_are_recorded_by_number() {
     let mut collector = collector(None);
     let mut at = |times: &[u64], left_out: u64| {
-        let events = times.iter().map(|second| qp_event(17, "QP_FATAL", START + second * SECOND));
+        let event =
+            |(number, second)| QpEvent { number, ..qp_event(17, "QP_FATAL", START + second * SECOND) };
+        let events = (left_out..).zip(times).map(event);
         let mut sample = everything();
         Arc::make_mut(&mut sample.devices).lives =
             Arc::new(Lives { events: events.collect(), events_left_out: left_out, ..Lives::default() });

@@ -89,8 +89,7 @@ pub struct Follower {
     ended: VecDeque<QpLife>,
     /// Queue pairs among those that were in lists no more. A list may have skipped them.
     gone: usize,
-    /// With their numbers.
-    events: VecDeque<(u64, QpEvent)>,
+    events: VecDeque<QpEvent>,
     events_left_out: u64,
     /// Number of the next.
     next_event: u64,
@@ -153,7 +152,7 @@ impl Follower {
                         && event.event == TO_ERROR
                         && event.device == key.0
                 };
-                self.events.retain(|(_, event)| !is_it(event));
+                self.events.retain(|event| !is_it(event));
             }
         }
         self.update(key, new, call, true);
@@ -258,7 +257,7 @@ impl Follower {
             self.events.pop_front();
             self.events_left_out += 1;
         }
-        self.events.push_back((self.next_event, event));
+        self.events.push_back(QpEvent { number: self.next_event, ..event });
         self.next_event += 1;
     }
 
@@ -399,8 +398,7 @@ impl Follower {
             self.sampled = Arc::new(Lives {
                 // Listing produces calls that mostly change nothing.
                 qps: if self.changed { Arc::new(self.sorted()) } else { Arc::clone(&self.sampled.qps) },
-                events: self.events.iter().map(|(_, event)| event.clone()).collect(),
-                event_numbers: self.events.iter().map(|(number, _)| *number).collect(),
+                events: self.events.iter().cloned().collect(),
                 events_left_out: self.events_left_out,
                 qps_left_out: self.qps_left_out,
                 unnumbered: self.unnumbered,

@@ -104,6 +104,7 @@ impl QueuePairs {
             self.events_left_out += 1;
         }
         self.events.push(QpEvent {
+            number: self.events_left_out + self.events.len() as u64,
             device: device.to_owned(),
             port: None,
             time_ns: row.t.0,

@@ -60,11 +60,13 @@ fn sample(second: u64, contexts: Vec<ContextSample>) -> Sample {
         events: vec![
             qp_event(17, "SQ_DRAINED", START + SECOND / 2),
             QpEvent {
+                number: 1,
                 errno: Some(110),
                 duration_ns: Some(SECOND / 4),
                 ..qp_event(18, "modify to RTR", START + SECOND / 2 + 1)
             },
             QpEvent {
+                number: 2,
                 reason: Some("transport retry count exceeded".into()),
                 ..qp_event(18, "error reason", START + SECOND / 2 + 2)
             },
