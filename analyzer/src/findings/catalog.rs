@@ -103,8 +103,7 @@ impl Entry {
 
     fn about_with(&self, on: fn(&str) -> Cow<'_, str>) -> String {
         let Self { title, meaning, computed, advice, caveat, .. } = self;
-        let mut text =
-            format!("{title}\n\n{}\n\nHow it is computed: {}\n", on(meaning), filled(&on(computed)));
+        let mut text = format!("{title}\n\n{}\n\nHow it is computed: {}\n", on(meaning), on(computed));
         let (advice, caveat) = (on(advice), on(caveat));
         if !advice.is_empty() {
             let _ = write!(text, "\nWhat to do: {advice}\n");
@@ -115,7 +114,7 @@ impl Entry {
         if !caveat.is_empty() {
             let _ = write!(text, "\nCaveats: {caveat}\n");
         }
-        text
+        filled(&text)
     }
 }
 

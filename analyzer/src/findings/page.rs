@@ -52,12 +52,17 @@ fn subjects() -> impl Iterator<Item = (&'static str, &'static [&'static [Definit
     first.into_iter().chain(metrics::DEFINITIONS)
 }
 
+/// All definitions.
+pub(super) fn all_definitions() -> impl Iterator<Item = &'static Definition> {
+    subjects().flat_map(|(_, lists)| lists).copied().flatten()
+}
+
 /// A text with the values of the definitions that it names: `{EPISODE_GAP_NS}`.
 pub(super) fn filled(text: &str) -> String {
     let mut filled = text.to_owned();
     // Few texts name one.
     if text.contains('{') {
-        for one in subjects().flat_map(|(_, lists)| lists).copied().flatten() {
+        for one in all_definitions() {
             filled = filled.replace(&format!("{{{}}}", one.name), &one.in_sentence());
         }
     }
@@ -108,7 +113,7 @@ The order is the same everywhere (text, JSON, screen): active findings that show
 data); then info. Findings of one severity are in the order of their impact (the share of packets or of time that they cost); those with equal impact in the order of cause and
 effect. A finding follows a cause that it names if both have the same severity and the same state (active or ended). A finding that another owns (`owner`) is counted as part of that one and follows it.
 
-Of a kind at most {ALONE} findings are listed by themselves, the worst, of those above info and of info, each with an owner and without; the rest are one finding. Its evidence has their number (`findings`), the sums of their counts and the worst value
-of their measure. It began with the first of them, is active if one of them is, and is as severe as the worst; its `impact` counts a flow that several of them name once.
+At most {ALONE} findings of a kind are listed individually, the worst first; warnings and info, with an owner and without, count separately. The others are combined in one finding: its evidence has their number (`findings`), the sums of
+their counts and the worst value of their measure. It begins with the first of them, is active if one of them is, and is as severe as the worst; its `impact` counts a flow that several of them name once.
 
 Cause and effect: ";

@@ -42,6 +42,17 @@ fn loss_is_as_severe_as_its_share() {
 }
 
 #[test]
+fn a_number_in_a_text_is_that_of_one_definition() {
+    let names: Vec<_> = super::page::all_definitions().map(|one| one.name).collect();
+    for text in entries().flat_map(|entry| [entry.meaning, entry.computed, entry.advice, entry.caveat]) {
+        for name in text.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0)) {
+            let is_it = |other: &&&str| **other == name;
+            assert_eq!(names.iter().filter(is_it).count(), 1, "{{{name}}} in {text}");
+        }
+    }
+}
+
+#[test]
 fn ids_are_unique_and_texts_complete() {
     let mut seen = HashSet::new();
     for entry in entries() {

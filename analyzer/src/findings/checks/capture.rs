@@ -9,7 +9,7 @@ use crate::findings::{
     ByHand, Commands, Entry, Episode, Family, Finding, Hop, Input, Measure, Place, Problem, Raise,
     RequiredData, Severity, Unit, label,
 };
-use crate::metrics::duplicates::{LATE_NS, OnLink, WINDOW_NS};
+use crate::metrics::duplicates::{DUPLICATE_WITHIN_NS, LATE_DUPLICATE_NS, OnLink};
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
@@ -40,7 +40,7 @@ const DUPLICATES: Entry = Entry {
     title: "Packets are captured twice",
     meaning: "The capture has duplicate packets: a mirror of both directions of a port<eth> or VLAN</eth>, or files of several interfaces merged into one. Conclusions, ratios and rates count each packet once; \
               packets, bytes and opcodes of the report are those of the capture. Or the network itself duplicates packets: receivers drop and acknowledge the second one.",
-    computed: "Per pair of hosts on a link. Duplicates of the capture: nine in ten packets, in both directions where both are captured, pass twice within 10 ms (100 ms where senders \
+    computed: "Per pair of hosts on a link. Duplicates of the capture: {NEARLY_ALL} of ten packets, in both directions where both are captured, pass twice within {DUPLICATE_WITHIN_NS} ({LATE_DUPLICATE_NS} where senders \
                count IPv4 identifications up) with the same PSN, opcode, identification, source port and AETH (TTL and ECN may differ), with new packets and no NAK between the two.\n\
                \n\
                Duplicates by the network: single packets pass twice without a NAK or a timeout, and not as part of a go-back-N (flows[].loss.mirrored), while their responses pass once; \
@@ -52,7 +52,7 @@ const DUPLICATES: Entry = Entry {
                Live, single packets that pass twice are counted like this, too, without distinction between mirror and network: no identification is read, and no packet is kept.",
     advice: "Mirror one direction only (`rx`, or the ingress of each port once), or give the files of several interfaces to `rocescope replay` as files of their own, which compares the taps instead. If the network \
              duplicates packets, look for a loop, flooding of unknown unicast, multicast or packet replication rules, and firmware notes of the switch.",
-    caveat: "Live, packets are counted as they arrive: rates, bytes and ratios include both. Duplicates further apart than that count as retransmissions. Without identifications, duplicates that follow a whole burst are recognised after 32 bursts.",
+    caveat: "Live, packets are counted as they arrive: rates, bytes and ratios include both. Duplicates further apart than that count as retransmissions. Without identifications, duplicates that follow a whole burst are recognised after {ADVANCED} bursts.",
     ..Entry::of(Problem::Duplicates)
 };
 
@@ -147,7 +147,7 @@ fn by_capture(
     }
     // If some duplicates arrive near the end of the detection window, others arrive after it.
     let late = |window_ns: u64| (window_ns / 5 * 4..=window_ns).contains(&found_on.delay_max_ns);
-    if late(WINDOW_NS) || late(LATE_NS) {
+    if late(DUPLICATE_WITHIN_NS) || late(LATE_DUPLICATE_NS) {
         raise = raise.caveat(format!(
             "Duplicates here follow up to {} later: those that follow after more are not recognised, and count as packets and retransmissions.",
             units::duration(found_on.delay_max_ns)

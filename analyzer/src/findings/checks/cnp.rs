@@ -42,7 +42,7 @@ pub(super) const WITHOUT_CE: Entry = Entry {
                A warning in a live run when that data arrives at this host, because no switch is downstream; info in a replay, where the position of the tap is unknown; not raised when \
                this host sends the data. Flows with cnp.nak_share NAKs per CNP or more are excluded: some NICs send a CNP with a NAK.\n\
                \n\
-               Figures are those of the latest episode ({EPISODE_GAP_NS} without a CNP end one), of data within it and the 10 s before and after.",
+               Figures are those of the latest episode ({EPISODE_GAP_NS} without a CNP end one), of data within it and the {EPISODE_GAP_NS} before and after.",
     advice: "To locate the congested switch, capture closer to the receiver: all CE marks are visible at its ingress. If the receiver itself sends CNPs without \
                CE marks, check its settings (roce_np, cc_params in mlx5 debugfs; slow restart sends CNPs after loss and counts them in roce_slow_restart_cnps).",
     caveat: "Normal for a tap on the sender side of the congested switch. The number of CNPs does not follow from the number of CE marks: NICs pace them.",

@@ -37,7 +37,7 @@ const TAIL: Entry = Entry {
                included.\n\
                \n\
                Its cost is the time of requests above the median, summed over the flows; where requests overlap, so that their times together exceed that of the flow, the same share of \
-               the flow's time. Samples are kept in windows of 10 s and more, with 500 samples at least; figures are those of the windows of the latest episode, or of the run where no \
+               the flow's time. Samples are kept in windows of {EPISODE_GAP_NS} and more, with {SAMPLES} samples at least; figures are those of the windows of the latest episode, or of the run where no \
                window is one.",
     advice: "<eth>Compare with congestion (ecn.congestion), PFC (rx_prioN_pause_duration in ethtool -S) and slow receivers (rnr.slow_receiver) on the same host.</eth> A tail \
                towards one host only points at that host: check PCIe (relaxed ordering, ACS, IOMMU), CPU frequency and C-states. A tail towards all hosts of one link \

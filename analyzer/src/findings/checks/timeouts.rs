@@ -60,7 +60,7 @@ pub(super) const TIMEOUTS: Entry = Entry {
     title: "Transport timeouts",
     meaning: "Requests, their last packets or the ACKs are lost, or a path is dead for a while, and no NAK reports it: the sender waits for its transport timer in silence and then \
               retransmits. A timer is thousands of times longer than the recovery after a NAK, so that a few timeouts cost a job more than many lost packets.",
-    computed: "From flows[].loss.timeouts and the silence before each (timeout_wait_ns). A timeout is a go-back-N or a repeated READ after a pause of at least 1 ms that no NAK ended, in \
+    computed: "From flows[].loss.timeouts and the silence before each (timeout_wait_ns). A timeout is a go-back-N or a repeated READ after a pause of at least {TIMEOUT_PAUSE_NS} that no NAK ended, in \
                flows whose reverse direction is captured; of several taps, at the one nearest the sender. A NAK explains one go-back-N, and none after 50 ms of silence. A warning from \
                retry.timeouts timeouts on, or from retry.timeout_wait_ms of silence in all.\n\
                - If the retransmissions repaired packets that a loss finding names, or the peer does not answer at all, the timeouts belong to that finding (`owner`).\n\

@@ -20,8 +20,8 @@
 //! If the sender counts identifications up, a duplicate is recognised however late it arrives: files of two taps merged
 //! into one show packets as far apart as the path between them delays them.
 //!
-//! Bounded: a packet is remembered for `WINDOW_NS`, where it is known by its identification for `LATE_NS`, at most
-//! `MOST_REMEMBERED` of them (24 bytes each).
+//! Bounded: a packet is remembered for `DUPLICATE_WITHIN_NS`, where it is known by its identification for
+//! `LATE_DUPLICATE_NS`, at most `MOST_REMEMBERED` of them (24 bytes each).
 
 mod counts;
 mod judge;
@@ -43,10 +43,10 @@ use judge::{DuplicateDetector, Evidence};
 use slot::{Candidate, Repetition, Slot};
 
 definitions! {
-    pub WINDOW_NS: u64 = 10_000_000,
+    pub DUPLICATE_WITHIN_NS: u64 = 10_000_000,
         "Maximum time from a packet to its duplicate, in nanoseconds",
         "Clocks of two capturing hosts that PTP or NTP on a LAN keeps differ by up to some milliseconds";
-    pub LATE_NS: u64 = 100_000_000,
+    pub LATE_DUPLICATE_NS: u64 = 100_000_000,
         "Maximum time from a packet to its duplicate where sender and receiver count IPv4 identifications up, in nanoseconds",
         "Queues between two taps delay packets that long";
 }
@@ -211,7 +211,11 @@ struct Pair {
 impl Pair {
     /// Time for which packets that are known by their identification are remembered, ns.
     fn late_ns(&self) -> u64 {
-        if self.judge.has_duplicates() { LATE_NS.min(WINDOW_NS + 2 * self.delay_max_ns) } else { LATE_NS }
+        if self.judge.has_duplicates() {
+            LATE_DUPLICATE_NS.min(DUPLICATE_WITHIN_NS + 2 * self.delay_max_ns)
+        } else {
+            LATE_DUPLICATE_NS
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
-use super::{MOST_OF_FLOW, Pair, SEARCHED, WINDOW_NS};
+use super::{DUPLICATE_WITHIN_NS, MOST_OF_FLOW, Pair, SEARCHED};
 use crate::metrics::packet::{ECT_MASK, Packet};
 
 /// A packet that may have a duplicate.
@@ -56,7 +56,7 @@ impl Candidate {
 
     /// Time for which its duplicate is awaited, ns.
     fn window_ns(&self, pair: &Pair) -> u64 {
-        if self.counted { pair.late_ns() } else { WINDOW_NS }
+        if self.counted { pair.late_ns() } else { DUPLICATE_WITHIN_NS }
     }
 }
 

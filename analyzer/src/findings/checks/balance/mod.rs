@@ -82,9 +82,9 @@ pub(in crate::findings) const LINKS_IMBALANCE: Entry = Entry {
                windows are about 100 ms long in any run, and loaded also compared with one another, if the group has at least links.stretch_loaded times the rate of the run.\n\
                \n\
                A part has ended when over links.lasting_ns or longer after it, in links.lasting_windows loaded windows or more, the link carries less than half of the excess that makes \
-               a part. If the load was even for longer within the part, it takes twice that time; 10 s where another part ended less than 10 s before it, or where no load follows.\n\
+               a part. If the load was even for longer within the part, it takes twice that time; {EPISODE_GAP_NS} where another part ended less than {EPISODE_GAP_NS} before it, or where no load follows.\n\
                \n\
-               Time shown: the longest uneven part; if it ended 10 s or more ago, the longest later one. If all have ended, the finding has ended, with the figures of the last, also where the \
+               Time shown: the longest uneven part; if it ended {EPISODE_GAP_NS} or more ago, the longest later one. If all have ended, the finding has ended, with the figures of the last, also where the \
                whole run is uneven. Else an uneven run has the figures of the run; it begins with its first part, or at no known time without any. Rails have no times.\n\
                Live, also the rails, or without rails the watched ports, by the bytes (PSNs sent × path MTU) and PSNs of queue pairs of which no packet is seen (qp_paths), over the \
                whole run, with links.max_over_mean and links.min_packets; not where the bytes of some are not known.\n\

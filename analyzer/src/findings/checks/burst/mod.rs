@@ -57,7 +57,7 @@ pub(super) const INCAST: Entry = Entry {
                ratio in these bins, not in all data.\n\
                \n\
                Congestion, loss, timeouts and retransmissions of the same hosts at that time belong to this finding. Figures are those of the latest episode: data is kept in windows of \
-               10 s or more, and those of the run count where no window shows it by itself. Taps that see the same packets raise one finding (capture.own_ratio).",
+               {EPISODE_GAP_NS} or more, and those of the run count where no window shows it by itself. Taps that see the same packets raise one finding (capture.own_ratio).",
     advice: "Spread the senders over time or over receivers: a hierarchical or pipelined collective (NCCL_ALGO, NCCL_PXN_DISABLE=0), fewer concurrent channels \
                (NCCL_MAX_NCHANNELS). <eth>On the switch, check the egress queue of the receiver's port, ECN thresholds (Kmin, Kmax), PFC on the priority of the data, and \
                buffer shares.</eth> On the senders, check that DCQCN is enabled (roce_rp, roce_np).",

@@ -76,7 +76,7 @@ pub(super) const RETRYING: Entry = Entry {
     computed: "Live, from the NIC's own context (devices[].qps[]): retrying_readings is at least `qp_context.retrying_readings`. Timeouts and sequence-error NAKs that the port counts \
                are attributed to the queue pairs whose contexts moved at that time: certain when no other queue pair of the port had a packet in flight, else likely.\n\
                \n\
-               A queue pair that is stuck is reported as qp.stuck alone. An episode lasts from the first context that shows retries to the last (10 s of contexts without any end one); \
+               A queue pair that is stuck is reported as qp.stuck alone. An episode lasts from the first context that shows retries to the last ({EPISODE_GAP_NS} of contexts without any end one); \
                figures are those of the latest one with as many, or of all together.",
     advice: "Look for loss on the path of this 5-tuple: discards on the switch ports, CRC and FEC errors, a bad cable or transceiver, a queue without PFC. With many queue pairs of different paths, look at this host's port first.",
     caveat: READ,
