@@ -7,7 +7,7 @@ counted as (
 -- Fewer pairs have no median: a loss and a CE mark count by themselves, and for the others there is nothing to compare with.
 medians as (
   select *, case when peers >= {COMPARED} then avg(case when abs(2 * nth_figure - peers - 1) <= 1 then figure end) over (partition by metric, job, direction)
-                 when metric in ('loss', 'retransmitted', 'CE', 'CE (device)') or metric in ('retries (QP)', 'timeouts and sequence errors (QP)') then 0 else figure end as raw_usual
+                 when metric in ('loss', 'retransmitted', 'CE', 'CE (device)', 'retries (QP)', 'timeouts and sequence errors (QP)') then 0 else figure end as raw_usual
   from counted
 ),
 differing as (
@@ -18,17 +18,17 @@ deviations as (
                  else 0 end as raw_mad
   from differing
 ),
+lossy as (
+  select *, case when metric in ('loss', 'retransmitted', 'out of sequence (device)', 'timeouts (device)', 'timeouts and sequence errors (QP)') then 1 else 0 end as is_loss
+  from deviations
+),
 -- That most pairs lose packets does not make it usual, as marks and latency may be.
+compared as (
+  select *, case when is_loss = 1 then least(raw_usual, least) else raw_usual end as usual, case when is_loss = 1 then least(raw_mad, least) else raw_mad end as mad
+  from lossy
+),
 distances as (
-  select *, (figure - usual) / greatest({DEVIATION} * mad, {DEVIATION} * {USUAL_SHARE} * usual, least / {STANDS_OUT}) as z
-  from (
-    select *, case when is_loss = 1 then least(raw_usual, least) else raw_usual end as usual, case when is_loss = 1 then least(raw_mad, least) else raw_mad end as mad
-    from (
-      select *, case when metric in ('loss', 'retransmitted', 'out of sequence (device)', 'timeouts (device)')
-                       or metric in ('timeouts and sequence errors (QP)') then 1 else 0 end as is_loss
-      from deviations
-    ) judged
-  ) compared
+  select *, (figure - usual) / greatest({DEVIATION} * mad, {DEVIATION} * {USUAL_SHARE} * usual, least / {STANDS_OUT}) as z from compared
 ),
 -- A pair counts once: at the sender's tap, or at the receiver's if that alone is bad, as with CE of the fabric.
 taps as (
@@ -76,7 +76,8 @@ cells as (
          coalesce(nullif(s.owner, ''), src) as s_owner, coalesce(nullif(r.owner, ''), dst) as r_owner,
          case when coalesce(s.owner, '') = '' then src else nullif(s.cable, '') end as s_cable,
          case when coalesce(r.owner, '') = '' then dst else nullif(r.cable, '') end as r_cable
-  from (select * from taps where tap = 1) d left join ends s on d.src = s.addr left join ends r on d.dst = r.addr
+  from taps d left join ends s on d.src = s.addr left join ends r on d.dst = r.addr
+  where tap = 1
 ),
 hops as (
   select metric, scope, breadth, case when metric = 'latency' or box is not null then '' else way end as side,
