@@ -6,6 +6,7 @@
 //! | [`wire`] | the frame parser: Ethernet, VLAN, IP, UDP, tunnels, GRH, BTH and extended headers |
 //! | [`account`] | per-flow counters and the rules that update them (PSN, ECN, AETH) |
 //! | [`abi`] | types shared by kernel programs and user space: map values, events, map names |
+//! | `random` | numbers determined by a seed, for made-up traffic and tests; not in kernel programs |
 //!
 //! Numbers are in host byte order, addresses in wire order. Nothing here allocates, does I/O or reads a
 //! clock.
@@ -23,4 +24,6 @@
 
 pub mod abi;
 pub mod account;
+#[cfg(not(target_arch = "bpf"))]
+pub mod random;
 pub mod wire;

@@ -355,11 +355,8 @@ fn a_small_terminal_shows_a_card_with_the_verdict_and_three_problems() {
 /// that of a state which knew it before.
 #[test]
 fn a_resize_before_the_picture_is_drawn_in_the_new_size() {
-    let mut seed = 7u32;
-    let mut random = |below: u16| {
-        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        u16::try_from((seed >> 8) % u32::from(below)).unwrap()
-    };
+    let mut numbers = rocescope_common::random::Random::new(7);
+    let mut random = |below: u16| numbers.below_u16(below);
     let states: [fn() -> App; 4] = [
         || after(&World::sick(), USUAL, 30),
         || app(&World::healthy(), USUAL),

@@ -246,10 +246,9 @@ fn a_terminal_that_goes_away_ends_the_program_without_a_panic() {
 #[test]
 fn a_storm_of_resizes_is_survived() {
     let session = Session::start(true);
-    let mut seed = 3u32;
+    let mut random = rocescope_common::random::Random::new(3);
     for round in 0..300u32 {
-        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        session.resize(u16::try_from(seed >> 24).unwrap() + 1, u16::try_from(seed >> 16 & 63).unwrap() + 1);
+        session.resize(u16::from(random.byte()) + 1, u16::from(random.byte() & 63) + 1);
         session.press(&[b'1' + u8::try_from(round % 8).unwrap(), b'j', b'?', 0x1B]);
         std::thread::sleep(Duration::from_millis(2));
     }

@@ -4,7 +4,6 @@
 //! traffic is synthetic but realistic: see [`traffic`].
 
 pub(crate) mod frame;
-pub(crate) mod random;
 pub(crate) mod traffic;
 
 use std::fs::File;

@@ -9,13 +9,12 @@
 )]
 
 mod frames;
-mod random;
 
 use std::collections::HashMap;
 
-use random::Random;
 use rocescope_common::account::flow::SRC_QP_SEVERAL;
 use rocescope_common::account::{Event, FlowKey, FlowStats, observe};
+use rocescope_common::random::Random;
 use rocescope_common::wire::frame::{Encap, Full, Kernel, PCP_NONE, Tag, UNKNOWN, VLAN_UNKNOWN};
 use rocescope_common::wire::opcode::Op;
 use rocescope_common::wire::{Entry, Frame, Layer, Meta, SkipReason, Trace, cm, icrc, not_roce, parse};
@@ -172,38 +171,38 @@ fn the_non_roce_shortcut_equals_the_parser() {
 
 /// Ethernet, IP, any ethertype; at offset 0 and further; with and without a metadata tag.
 fn any_meta(random: &mut Random, len: usize) -> Meta {
-    let entry = match random.below(5) {
+    let entry = match random.index(5) {
         0 => Entry::ETHERNET,
         1 => Entry::IP,
         4 => Entry::LRH,
         2 => Entry::ethertype(random.pick(&[0x0800, 0x86DD, 0x8915, 0x8847, 0x8100, 0x88A8, 0x0806])),
-        _ => Entry::ethertype(random.next() as u16),
+        _ => Entry::ethertype(random.bits() as u16),
     };
-    let tag = match random.below(3) {
+    let tag = match random.index(3) {
         0 => Tag::NONE,
         1 => Tag::UNKNOWN,
-        _ => Tag::tci(random.next() as u16),
+        _ => Tag::tci(random.bits() as u16),
     };
-    let offset = if random.below(2) == 0 { 0 } else { random.below(len + 20) };
-    at(entry, offset, tag, random.next() as u32)
+    let offset = if random.index(2) == 0 { 0 } else { random.index(len + 20) };
+    at(entry, offset, tag, random.bits() as u32)
 }
 
 /// A copy with a few bytes changed to values that headers are sensitive to.
 fn mutated(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
     let mut copy = bytes.to_vec();
-    for _ in 0..=random.below(4) {
+    for _ in 0..=random.index(4) {
         // Mostly within the headers.
-        let end = if random.below(4) == 0 { copy.len() } else { copy.len().min(120) };
-        let place = random.below(end);
-        copy[place] = match random.below(4) {
+        let end = if random.index(4) == 0 { copy.len() } else { copy.len().min(120) };
+        let place = random.index(end);
+        copy[place] = match random.index(4) {
             0 => random.byte(),
-            1 => copy[place] ^ (1 << random.below(8)),
+            1 => copy[place] ^ (1 << random.index(8)),
             2 => random.pick(&[0, 0xFF, 0x7F, 0x80]),
             _ => copy[place].wrapping_add(random.pick(&[1, 4, 0xFF, 0xFC])),
         };
     }
-    if random.below(4) == 0 {
-        copy.truncate(random.below(copy.len() + 1));
+    if random.index(4) == 0 {
+        copy.truncate(random.index(copy.len() + 1));
     }
     copy
 }
@@ -265,12 +264,12 @@ fn truncation_at_every_length() {
 fn random_bytes() {
     let mut random = Random::new(1);
     for _ in 0..100_000 {
-        let len = random.below(200);
-        let bytes = random.bytes(len);
+        let len = random.index(200);
+        let bytes = (0..len).map(|_| random.byte()).collect::<Vec<u8>>();
         let meta = any_meta(&mut random, len);
         let _any = check_parse(&bytes, meta);
-        if let Some(start) = bytes.get(..random.below(len + 1)) {
-            let _any = cm::read(&start, random.below(len + 20));
+        if let Some(start) = bytes.get(..random.index(len + 1)) {
+            let _any = cm::read(&start, random.index(len + 20));
         }
     }
 }
@@ -281,15 +280,15 @@ fn changed_frames() {
     let samples = frames::roce();
     let mut roce = 0;
     for _ in 0..100_000 {
-        let sample = random.below(samples.len());
+        let sample = random.index(samples.len());
         let bytes = mutated(&mut random, &samples[sample].bytes);
         if bytes.is_empty() {
             continue;
         }
-        let meta = if random.below(2) == 0 { ethernet(&bytes) } else { any_meta(&mut random, bytes.len()) };
+        let meta = if random.index(2) == 0 { ethernet(&bytes) } else { any_meta(&mut random, bytes.len()) };
         let Ok(whole) = check_parse(&bytes, meta) else { continue };
         roce += 1;
-        let start = &bytes[..random.below(bytes.len())];
+        let start = &bytes[..random.index(bytes.len())];
         if let Ok(cut) = check_parse(start, meta) {
             assert_eq!(FlowKey::of(&cut, 3), FlowKey::of(&whole, 3));
         }
@@ -379,23 +378,23 @@ fn sums_of_flows_are_consistent() {
     let mut flows: HashMap<FlowKey, (FlowStats, CallerSums)> = HashMap::new();
     let mut packets = 0u64;
     for _ in 0..150_000 {
-        let sample = &samples[random.below(samples.len())];
+        let sample = &samples[random.index(samples.len())];
         let bytes =
-            if random.below(3) == 0 { mutated(&mut random, &sample.bytes) } else { sample.bytes.clone() };
+            if random.index(3) == 0 { mutated(&mut random, &sample.bytes) } else { sample.bytes.clone() };
         let Ok(mut frame) = parse::<Full>(&&bytes[..], ethernet(&bytes), &mut ()) else { continue };
         // Few queue pairs, so that flows get many packets; any opcode; PSNs near and far.
         frame.dest_qp &= 1;
-        if random.below(2) == 0 {
+        if random.index(2) == 0 {
             frame.opcode = random.byte();
         }
-        frame.psn = match random.below(8) {
-            0 => random.next() as u32 & 0xFF_FFFF,
-            _ => (packets as u32).wrapping_add(random.below(64) as u32) & 0xFF_FFFF,
+        frame.psn = match random.index(8) {
+            0 => random.bits() as u32 & 0xFF_FFFF,
+            _ => (packets as u32).wrapping_add(random.index(64) as u32) & 0xFF_FFFF,
         };
         let op = Op::of(frame.opcode);
         let key = FlowKey::of(&frame, (packets % 3) as u16);
         let (stats, beside) = flows.entry(key).or_default();
-        let outcome = observe(stats, &frame, random.next() >> 1);
+        let outcome = observe(stats, &frame, random.bits() >> 1);
         packets += 1;
         beside.packets += 1;
         beside.bytes += u64::from(frame.wire_len);

@@ -4,10 +4,11 @@
 //! predicted. Instead the flows are hashed with many seeds, and the spread of the outcome is shown:
 //! the median is what to expect, the 95th percentile what one fabric in twenty gets.
 
+use rocescope_common::random::{GOLDEN, mix};
 use serde::Serialize;
 
 use super::Options;
-use super::entropy::{self, GOLDEN, Unit, Weight, digest, mix};
+use super::entropy::{self, Unit, Weight, digest};
 use crate::sample::{Address, Direction, Sample, address};
 use crate::util::definition::definitions;
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::analysis::flow::Ports;
 use crate::analysis::{DataEntropy, Entropy};
 use crate::sample::{Address, Direction, FlowSample, RetiredTuple, Sample, Tuple, address};
+use rocescope_common::random::{GOLDEN, mix};
 
 /// Entropy over 5-tuples of everything that `sample` has counted.
 #[must_use]
@@ -289,13 +290,4 @@ pub(super) fn digest(weight: &Weight) -> u64 {
     let Weight { tuple, dest_qp, .. } = weight;
     let words = tuple.src.into_iter().chain(tuple.dst).chain([u32::from(tuple.src_port), *dest_qp]);
     words.fold(u64::from(tuple.family), |state, word| mix(state.wrapping_add(GOLDEN) ^ u64::from(word)))
-}
-
-pub(super) const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-
-/// Spreads any number evenly over all 64-bit numbers (the finisher of SplitMix64).
-pub(super) const fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
 }

@@ -1,3 +1,4 @@
+use rocescope_common::random::Random;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -149,18 +150,10 @@ fn random_requests_do_no_harm() {
         b"\xff",
         b":",
     ];
-    // xorshift with a fixed seed, so that each run sends the same requests.
-    let mut state = 0x2545_F491_4F6C_DD1D_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
+    let mut random = Random::new(1);
     for _ in 0..500 {
-        let count = next() % 40;
-        let request: Vec<u8> =
-            (0..count).flat_map(|_| words[usize::try_from(next() % 12).unwrap()].to_vec()).collect();
+        let count = random.below(40);
+        let request: Vec<u8> = (0..count).flat_map(|_| random.pick(&words).to_vec()).collect();
         let (status, _) = response_to(address, &request);
         assert!(["", "200", "400", "404", "405", "503", "505"].contains(&status.as_str()), "{status}");
     }

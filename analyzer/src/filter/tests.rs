@@ -1,3 +1,4 @@
+use rocescope_common::random::Random;
 use std::sync::LazyLock;
 
 use crate::sample::Stats;
@@ -412,11 +413,8 @@ fn any_text_is_survived() {
     let mut parts: Vec<String> =
         dictionary.map(|line| line[1..line.len() - 1].replace("\\\"", "\"")).collect();
     parts.extend(["é", "\u{1F600}"].map(str::to_owned));
-    let mut seed = 1u64;
-    let mut next = |below: usize| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) as usize % below
-    };
+    let mut random = Random::new(1);
+    let mut next = |below: usize| random.index(below);
     let mut accepted = 0;
     for _ in 0..20_000 {
         let mut text = String::new();

@@ -458,12 +458,7 @@ mod tests {
     }
 
     fn random() -> impl FnMut(usize) -> usize {
-        let mut state = 0x5eed_u64;
-        move |below| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            usize::try_from(state % below as u64).unwrap()
-        }
+        let mut random = rocescope_common::random::Random::new(1);
+        move |below| random.index(below)
     }
 }

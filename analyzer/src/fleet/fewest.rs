@@ -89,6 +89,7 @@ impl<'a> Search<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rocescope_common::random::Random;
 
     fn fewer(
         hops: &[&[usize]],
@@ -114,11 +115,8 @@ mod tests {
     /// Compared with all sets, on random problems.
     #[test]
     fn it_finds_a_smaller_set_where_there_is_one() {
-        let mut seed = 4_791u64;
-        let mut random = |below: usize| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            usize::try_from(seed >> 33).unwrap() % below
-        };
+        let mut numbers = Random::new(4_791);
+        let mut random = |below: usize| numbers.index(below);
         let (mut smaller, mut none) = (0, 0);
         for _ in 0..300 {
             let pairs = 4 + random(5);

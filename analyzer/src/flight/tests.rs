@@ -1,5 +1,6 @@
 //! Tests of the recorder on synthetic samples: triggers, content of dumps, and bounds.
 
+use rocescope_common::random::Random;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
@@ -260,14 +261,13 @@ fn ten_minutes_of_400_flows_are_some_megabytes() {
     let mut ring = Ring::new(600 * S);
     let mut collector = crate::record::collect::Collector::new(origin(), None);
     // A random generator, so that no encoding benefits from regular values.
-    let mut seed = 4_791u64;
+    let mut random = Random::new(4_791);
     let mut counts = vec![(0u64, 0u64); FLOWS as usize];
     let mut rows = 0;
     for second in 1..=SECONDS {
         let flows = (0..FLOWS).zip(&mut counts).map(|(n, (packets, ce))| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            *packets += 100_000 + (seed >> 44);
-            *ce += seed >> 54;
+            *packets += 100_000 + random.below(1 << 20);
+            *ce += random.below(1 << 10);
             let (src, dst) = (format!("10.0.{}.1", n % 8), format!("10.1.{}.{}", n % 8, n / 8));
             let mut stats = stats(49_152 + u16::try_from(n).unwrap(), *packets, *packets * 4_158);
             stats.ecn_data = [0, 0, *packets - *ce, *ce];

@@ -88,21 +88,3 @@ impl Wire {
         FlowKey { src: word(p.src), dst: word(p.dst), dest_qp: p.qp, link: p.link, family: 4, pad: 0 }
     }
 }
-
-/// Numbers that look like chance, the same in every run.
-pub(super) struct Chance(pub(super) u64);
-
-impl Chance {
-    pub(super) fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n.max(1)
-    }
-
-    pub(super) fn small(&mut self, n: u32) -> u32 {
-        u32::try_from(self.below(n.into())).unwrap_or(0)
-    }
-
-    pub(super) fn id(&mut self, n: u16) -> u16 {
-        u16::try_from(self.below(n.into())).unwrap_or(0)
-    }
-}

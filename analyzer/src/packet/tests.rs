@@ -1,4 +1,5 @@
 use super::{decode, hex, syndrome};
+use rocescope_common::random::Random;
 
 /// Ethernet, a tag, IPv4 (DSCP 26, CE), UDP 49152 → 4791, BTH of a WRITE FIRST to QP 17, RETH.
 fn write_first() -> Vec<u8> {
@@ -91,13 +92,12 @@ fn any_bytes_are_survived_and_what_is_cut_is_left_out() {
         let packet = decode(&whole[..cut], 128, 46);
         assert!(packet.headers.len() <= 6 && packet.note.is_some());
     }
-    let mut state = 1u64;
+    let mut random = Random::new(1);
     for _ in 0..2_000 {
         let mut bytes = whole.clone();
         for _ in 0..6 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let at = (state >> 33) as usize % bytes.len();
-            bytes[at] = (state >> 25).to_le_bytes()[0];
+            let at = random.index(bytes.len());
+            bytes[at] = random.byte();
         }
         let _ = decode(&bytes, 128, 46);
         let _ = decode(&bytes, 128, usize::MAX);

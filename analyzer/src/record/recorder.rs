@@ -160,6 +160,7 @@ impl Recorder {
 
 #[cfg(test)]
 mod tests {
+    use rocescope_common::random::Random;
     use std::time::Instant;
 
     use super::*;
@@ -204,13 +205,12 @@ mod tests {
         let mut recorder = started(dir.path());
         let (mut reports_ns, mut rows_ns) = (0, 0);
         // A random generator, so that no encoding benefits from regular values.
-        let mut seed = 4791u64;
+        let mut random = Random::new(4_791);
         let mut counts = vec![(0u64, 0u64); FLOWS as usize];
         for second in 1..=SECONDS {
             let flows = (0..FLOWS).zip(&mut counts).map(|(n, (packets, ce))| {
-                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                *packets += 100_000 + (seed >> 44);
-                *ce += seed >> 54;
+                *packets += 100_000 + random.below(1 << 20);
+                *ce += random.below(1 << 10);
                 let (src, dst) = (format!("10.0.{}.1", n % 8), format!("10.1.{}.{}", n % 8, n / 8));
                 let mut stats = stats(49_152 + u16::try_from(n).unwrap(), *packets, *packets * 4_158);
                 stats.ecn_data = [0, 0, *packets - *ce, *ce];

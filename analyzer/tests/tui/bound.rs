@@ -439,11 +439,10 @@ fn a_filter_that_makes_no_sense_says_so_after_enter_too() {
 #[test]
 fn text_pasted_by_mistake_does_no_harm() {
     let mut app = table(&World::sick(), USUAL);
-    let mut seed = 1u32;
+    let mut random = rocescope_common::random::Random::new(1);
     for _ in 0..10_000 {
-        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let c = char::from_u32((seed >> 8) % 0x2_0000).unwrap_or('?');
-        let _ = app.on_key(if seed.is_multiple_of(50) { Key::Enter } else { Key::Char(c) });
+        let c = char::from_u32(random.below_u32(0x2_0000)).unwrap_or('?');
+        let _ = app.on_key(if random.one_in(50) { Key::Enter } else { Key::Char(c) });
     }
     draw(&app);
     press(&mut app, &[Key::Esc, Key::Esc, Key::Char('2'), Key::Char('/')]);

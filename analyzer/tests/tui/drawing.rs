@@ -3,21 +3,12 @@
 
 use super::*;
 use rocescope::tui::key::Input;
+use rocescope_common::random::Random;
 
-/// Numbers by chance, the same in every run.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, below: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from((self.0 >> 33) % below as u64).unwrap()
-    }
-
-    fn size(&mut self) -> (u16, u16) {
-        // A fourth of them are small.
-        let (columns, lines) = if self.below(4) == 0 { (90, 30) } else { (400, 120) };
-        (1 + u16::try_from(self.below(columns)).unwrap(), 1 + u16::try_from(self.below(lines)).unwrap())
-    }
+/// A size of a terminal, of which a fourth are small.
+fn size(random: &mut Random) -> (u16, u16) {
+    let (columns, lines) = if random.one_in(4) { (90, 30) } else { (400, 120) };
+    (1 + random.below_u16(columns), 1 + random.below_u16(lines))
 }
 
 /// A number that a sign follows at which the text ends: it may have had more digits.
@@ -110,17 +101,17 @@ fn pictures_of_any_state_and_size_are_whole() {
     let ends = |input: Input| matches!(input, Input::Quit | Input::Suspend);
     let keys: Vec<Key> =
         KEYMAP.iter().filter(|one| !ends(one.input)).flat_map(|one| one.keys).copied().collect();
-    let mut chance = Chance(11);
+    let mut random = Random::new(11);
     for round in 0..300 {
         let count = apps.len();
-        let app = &mut apps[chance.below(count)];
-        for _ in 0..chance.below(6) {
-            let key = keys[chance.below(keys.len())];
+        let app = &mut apps[random.index(count)];
+        for _ in 0..random.index(6) {
+            let key = keys[random.index(keys.len())];
             let _ = app.on_key(key);
         }
         app.settle();
         // What is laid out for one size is drawn in another.
-        let (before, size) = (chance.size(), chance.size());
+        let (before, size) = (size(&mut random), size(&mut random));
         app.on_resize(before.0, before.1);
         let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
         terminal.draw(|frame| rocescope::tui::draw(frame, app)).unwrap();

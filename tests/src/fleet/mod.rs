@@ -28,9 +28,9 @@ use rocescope::record::table::Row;
 use rocescope::sample::{Address, Direction};
 use rocescope::util::shared::Shared;
 
-use crate::sim::rng::mix;
 pub use dying::{QpRows, Second};
 pub use fault::{FAULTS, Fault};
+use rocescope_common::random::mix;
 
 /// Beginning of the recording: an hour, 2025-11-22 08:00:00 UTC.
 const BEGIN_S: u64 = 1_763_798_400;

@@ -13,7 +13,7 @@ use rocescope::util::units::time_utc;
 use super::dying::{DIE_S, RETRY_S, STAND_S};
 use super::fault::{FAULTS, Fault};
 use super::{BEGIN_S, BUSY, Fleet, NS, PACKET, PEERS, Port, Written, address, device, link, name};
-use crate::sim::rng::mix;
+use rocescope_common::random::mix;
 
 /// Number of the queue pair that sends to the host at this distance.
 pub(super) const fn qpn(distance: u64) -> u64 {

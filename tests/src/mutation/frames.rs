@@ -2,8 +2,7 @@
 
 use std::io::Read as _;
 
-use super::pick;
-use crate::sim::rng::Rng;
+use rocescope_common::random::Random;
 
 /// One packet of an Ethernet capture.
 #[derive(Clone, Debug)]
@@ -49,10 +48,10 @@ pub(super) fn parse(file: &[u8]) -> Option<Vec<Frame>> {
 }
 
 /// A part of a capture with some changes. Taps with the same number in `common` begin with the same part.
-pub(super) fn mutant(captures: &[Vec<Frame>], common: u64, rng: &mut Rng) -> Vec<u8> {
-    let mut same = Rng::new(common);
-    let capture = &captures[pick(&mut same, captures.len())];
-    let from = pick(&mut same, capture.len());
+pub(super) fn mutant(captures: &[Vec<Frame>], common: u64, rng: &mut Random) -> Vec<u8> {
+    let mut same = Random::new(common);
+    let capture = &captures[same.index(captures.len())];
+    let from = same.index(capture.len());
     let mut frames: Vec<Frame> = capture.iter().skip(from).take(MOST).cloned().collect();
     for _ in 0..=rng.below(24) {
         change(&mut frames, rng);
@@ -60,35 +59,35 @@ pub(super) fn mutant(captures: &[Vec<Frame>], common: u64, rng: &mut Rng) -> Vec
     write(&frames)
 }
 
-fn change(frames: &mut Vec<Frame>, rng: &mut Rng) {
+fn change(frames: &mut Vec<Frame>, rng: &mut Random) {
     if frames.is_empty() {
         return;
     }
-    let at = pick(rng, frames.len());
-    let until = (at + 1 + pick(rng, 40)).min(frames.len());
+    let at = rng.index(frames.len());
+    let until = (at + 1 + rng.index(40)).min(frames.len());
     match rng.below(6) {
         0 => drop(frames.drain(at..until)),
         1 => {
             let again = frames[at..until].to_vec();
-            let to = pick(rng, frames.len());
+            let to = rng.index(frames.len());
             frames.splice(to..to, again);
         }
         2 => frames[at..until].reverse(),
         3 => {
             let frame = &mut frames[at];
             match rng.below(6) {
-                0 => frame.seconds = [0, 1, u32::MAX, frame.seconds.wrapping_add(86_400)][pick(rng, 4)],
-                1 => frame.nanoseconds = [0, 999_999_999, u32::MAX, rng.next() as u32][pick(rng, 4)],
-                2 => frame.wire_len = [0, 1, 65_535, u32::MAX, rng.next() as u32][pick(rng, 5)],
-                3 => frame.bytes.truncate(pick(rng, 100)),
+                0 => frame.seconds = [0, 1, u32::MAX, frame.seconds.wrapping_add(86_400)][rng.index(4)],
+                1 => frame.nanoseconds = [0, 999_999_999, u32::MAX, rng.bits() as u32][rng.index(4)],
+                2 => frame.wire_len = [0, 1, 65_535, u32::MAX, rng.bits() as u32][rng.index(5)],
+                3 => frame.bytes.truncate(rng.index(100)),
                 _ => frame.seconds = frame.seconds.wrapping_sub(1),
             }
         }
         // One packet, or the same change in several.
         _ => {
-            let (kind, value) = (rng.below(13), rng.next());
+            let (kind, value) = (rng.below(13), rng.bits());
             let value =
-                if rng.chance(300_000) { [0, 1, u64::MAX, 1 << 23, 0xFF_FFFE][pick(rng, 5)] } else { value };
+                if rng.chance(300_000) { [0, 1, u64::MAX, 1 << 23, 0xFF_FFFE][rng.index(5)] } else { value };
             let last = if rng.chance(500_000) { at + 1 } else { until };
             frames[at..last].iter_mut().for_each(|frame| field(&mut frame.bytes, kind, value));
         }

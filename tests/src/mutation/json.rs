@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{bytes, pick};
-use crate::sim::rng::Rng;
+use super::bytes;
+use rocescope_common::random::Random;
 
 /// A report with some changes, as text.
-pub(super) fn mutant(reports: &[Value], rng: &mut Rng) -> Vec<u8> {
-    let mut report = reports[pick(rng, reports.len())].clone();
+pub(super) fn mutant(reports: &[Value], rng: &mut Random) -> Vec<u8> {
+    let mut report = reports[rng.index(reports.len())].clone();
     for _ in 0..rng.below(24) {
         let value = value(reports, rng);
         change(&mut report, value, rng);
@@ -21,7 +21,7 @@ pub(super) fn mutant(reports: &[Value], rng: &mut Rng) -> Vec<u8> {
 }
 
 /// Descends to a random place of the report, and sets or removes a value there.
-fn change(report: &mut Value, value: Value, rng: &mut Rng) {
+fn change(report: &mut Value, value: Value, rng: &mut Random) {
     let mut at = report;
     loop {
         let is_inner = match &at {
@@ -36,7 +36,7 @@ fn change(report: &mut Value, value: Value, rng: &mut Rng) {
         let gone = rng.chance(50_000);
         at = match at {
             Value::Array(list) => {
-                let place = pick(rng, list.len());
+                let place = rng.index(list.len());
                 if gone {
                     list.remove(place);
                     return;
@@ -44,7 +44,7 @@ fn change(report: &mut Value, value: Value, rng: &mut Rng) {
                 &mut list[place]
             }
             Value::Object(map) => {
-                let place = pick(rng, map.len());
+                let place = rng.index(map.len());
                 let Some(name) = map.keys().nth(place).cloned() else { return };
                 if gone {
                     map.remove(&name);
@@ -58,7 +58,7 @@ fn change(report: &mut Value, value: Value, rng: &mut Rng) {
     }
 }
 
-fn value(reports: &[Value], rng: &mut Rng) -> Value {
+fn value(reports: &[Value], rng: &mut Random) -> Value {
     match rng.below(14) {
         0 => Value::Null,
         1 => json!(true),
@@ -71,12 +71,12 @@ fn value(reports: &[Value], rng: &mut Rng) -> Value {
         8 => json!([]),
         9 => json!({}),
         10 => json!(0.5),
-        11 => json!(rng.next()),
+        11 => json!(rng.bits()),
         12 => (0..100).fold(Value::Null, |inner, _| json!([inner])),
         _ => {
-            let report = &reports[pick(rng, reports.len())];
+            let report = &reports[rng.index(reports.len())];
             let parts: Vec<&Value> = report.as_object().into_iter().flat_map(|map| map.values()).collect();
-            parts.get(pick(rng, parts.len())).map_or(Value::Null, |part| (*part).clone())
+            parts.get(rng.index(parts.len())).map_or(Value::Null, |part| (*part).clone())
         }
     }
 }

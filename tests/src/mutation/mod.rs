@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use crate::oracle::captures;
-use crate::sim::rng::{Rng, mix};
+use rocescope_common::random::{Random, mix};
 
 /// Selection of the runs.
 #[derive(Clone, Debug)]
@@ -136,7 +136,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
 
 /// Creates and runs one mutant; returns its kind, and its fault.
 fn one(stock: &Stock, options: &Options, number: u64) -> Result<(&'static str, Option<String>)> {
-    let mut rng = Rng::new(mix(options.seed) ^ mix(number));
+    let mut rng = Random::new(mix(options.seed) ^ mix(number));
     let kind = KINDS[usize::try_from(number).unwrap_or(0) % KINDS.len()];
     let folder = options.keep.join(format!("mutant-{number}"));
     std::fs::create_dir_all(&folder)?;
@@ -147,7 +147,7 @@ fn one(stock: &Stock, options: &Options, number: u64) -> Result<(&'static str, O
         "file" | "frames" => {
             let taps = if rng.chance(700_000) { 1 } else { 2 + rng.below(2) };
             command.arg("replay").args(replay_options(&mut rng));
-            let common = rng.next();
+            let common = rng.bits();
             for tap in 0..taps {
                 let bytes = match kind {
                     "file" => bytes::mutant(&stock.files, &mut rng),
@@ -168,8 +168,8 @@ fn one(stock: &Stock, options: &Options, number: u64) -> Result<(&'static str, O
             judge::run(&mut command, &folder)?
         }
         _ => {
-            std::fs::write(folder.join("tap0.pcap"), frames::mutant(&stock.captures, rng.next(), &mut rng))?;
-            command.args(["replay", "tap0.pcap", "--speed", ["max", "1x", "100x"][pick(&mut rng, 3)]]);
+            std::fs::write(folder.join("tap0.pcap"), frames::mutant(&stock.captures, rng.bits(), &mut rng))?;
+            command.args(["replay", "tap0.pcap", "--speed", ["max", "1x", "100x"][rng.index(3)]]);
             screen::run(&mut command, &mut rng)?
         }
     };
@@ -184,13 +184,8 @@ fn one(stock: &Stock, options: &Options, number: u64) -> Result<(&'static str, O
     Ok((kind, why.map(|why| format!("{why}: {command:?} in {}", folder.display()))))
 }
 
-/// A random index into a list of this length.
-fn pick(rng: &mut Rng, len: usize) -> usize {
-    usize::try_from(rng.below(len as u64)).unwrap_or(0)
-}
-
 /// Options of `replay` that select different code paths.
-fn replay_options(rng: &mut Rng) -> Vec<&'static str> {
+fn replay_options(rng: &mut Random) -> Vec<&'static str> {
     const OPTIONS: [&[&str]; 14] = [
         &["--max-flows", "3"],
         &["--max-flows", "1"],
@@ -207,7 +202,7 @@ fn replay_options(rng: &mut Rng) -> Vec<&'static str> {
         &["--link-speed", "1M"],
         &["--group", "tap0.pcap,tap1.pcap"],
     ];
-    let output = ["json", "text", "jsonl"][pick(rng, 3)];
+    let output = ["json", "text", "jsonl"][rng.index(3)];
     let mut options = vec!["--output", output];
     for option in OPTIONS {
         if rng.chance(80_000) && !options.contains(&option[0]) {

@@ -11,9 +11,8 @@ use rustix::process::{ioctl_tiocsctty, setsid};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::judge::{Ended, LONGEST};
-use super::pick;
 use crate::pty;
-use crate::sim::rng::Rng;
+use rocescope_common::random::Random;
 
 /// Key sequences other than single characters. Ctrl-Z would stop the program, and Ctrl-C and `q` end it.
 const SEQUENCES: [&str; 26] = [
@@ -49,7 +48,7 @@ const SIZES: [(u16, u16); 9] =
     [(80, 24), (120, 40), (60, 15), (1, 1), (0, 0), (3, 100), (500, 2), (200, 60), (40, 10)];
 
 /// Runs a command in a terminal, sends keys and resizes, and then ends it.
-pub(super) fn run(command: &mut Command, rng: &mut Rng) -> Result<Ended> {
+pub(super) fn run(command: &mut Command, rng: &mut Random) -> Result<Ended> {
     let (ours, theirs) = pty::open().context("no terminal could be made")?;
     let errors = tempfile::NamedTempFile::new()?;
     command.env("TERM", "xterm-256color").stderr(errors.reopen()?);
@@ -75,11 +74,11 @@ pub(super) fn run(command: &mut Command, rng: &mut Rng) -> Result<Ended> {
     std::thread::sleep(Duration::from_millis(100));
     for _ in 0..60 {
         if rng.chance(150_000) {
-            let (ws_col, ws_row) = SIZES[pick(rng, SIZES.len())];
+            let (ws_col, ws_row) = SIZES[rng.index(SIZES.len())];
             tcsetwinsize(&terminal, Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 })?;
         }
         let text = if rng.chance(500_000) {
-            SEQUENCES[pick(rng, SEQUENCES.len())].to_owned()
+            SEQUENCES[rng.index(SEQUENCES.len())].to_owned()
         } else {
             // A printable character; `q` would end the program.
             char::from(b'!' + u8::try_from(rng.below(94)).unwrap_or(0)).to_string().replace('q', "Q")

@@ -9,10 +9,10 @@ use super::frame::Addr;
 use super::job::Program;
 use super::packet::Packet;
 use super::qp::Qp;
-use super::rng::Rng;
 use super::switch::Switch;
 use super::tap::Tap;
 use super::vary::Vary;
+use rocescope_common::random::Random;
 
 /// An event at a time.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ pub(crate) struct World {
     queue: BinaryHeap<Reverse<(u64, u64)>>,
     events: HashMap<u64, Event>,
     sequence: u64,
-    pub(crate) rng: Rng,
+    pub(crate) rng: Random,
     pub(crate) hosts: Vec<Host>,
     pub(crate) switches: Vec<Switch>,
     pub(crate) channels: Vec<Channel>,
@@ -96,7 +96,7 @@ impl World {
             queue: BinaryHeap::new(),
             events: HashMap::new(),
             sequence: 0,
-            rng: Rng::new(seed),
+            rng: Random::new(seed),
             hosts: Vec::new(),
             switches: Vec::new(),
             channels: Vec::new(),

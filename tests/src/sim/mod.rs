@@ -23,7 +23,6 @@ mod packet;
 mod qp;
 mod requester;
 mod responder;
-pub(crate) mod rng;
 pub mod scenarios;
 pub mod score;
 mod switch;

@@ -6,9 +6,9 @@ use super::channel::{Channel, Fault, Node, Red};
 use super::engine::{Host, World};
 use super::frame::Addr;
 use super::qp::{Ports, Qp, Settings};
-use super::rng::mix;
 use super::switch::{Spread, Switch};
 use super::tap::Tap;
+use rocescope_common::random::mix;
 
 /// One gigabit per second.
 pub(crate) const GBIT: u64 = 1_000_000_000;
@@ -46,7 +46,7 @@ impl World {
     }
 
     fn switch(&mut self) -> usize {
-        let seed = self.rng.next();
+        let seed = self.rng.bits();
         self.switches.push(Switch { routes: BTreeMap::new(), spread: Spread::Hash, seed, pfc: None });
         self.switches.len() - 1
     }

@@ -66,7 +66,9 @@ impl World {
         packet.tos = qp.set.tos;
         packet.sport = match qp.set.ports {
             Ports::One(port) => port,
-            Ports::Many(base, count) => base + (super::rng::mix(qp.packets) % u64::from(count)) as u16,
+            Ports::Many(base, count) => {
+                base + (rocescope_common::random::mix(qp.packets) % u64::from(count)) as u16
+            }
         };
         if qp.set.planes > 0 {
             packet.outer = Some((qp.packets % u64::from(qp.set.planes)) as u16);

@@ -3,7 +3,7 @@
 use super::engine::{Event, Notice, World};
 use super::packet::{Packet, SYNDROME_ACK, SYNDROME_NAK, SYNDROME_RNR, op};
 use super::qp::{Answer, Ports, Recovery};
-use super::rng::mix;
+use rocescope_common::random::mix;
 
 /// Maximum delay of an ACK.
 const ACK_DELAY_NS: u64 = 20_000;

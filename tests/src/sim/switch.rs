@@ -6,7 +6,7 @@ use super::channel::{Effect, Node, urgent};
 use super::engine::{Event, World};
 use super::frame::{self, Layer};
 use super::packet::{Body, CE, Packet};
-use super::rng::mix;
+use rocescope_common::random::mix;
 
 /// Selection among parallel channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

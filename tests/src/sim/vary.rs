@@ -3,7 +3,7 @@
 
 use super::frame::Addr;
 use super::qp::{Ports, Settings};
-use super::rng::{Rng, mix};
+use rocescope_common::random::{Random, mix};
 
 /// Variations. The default is the scenario as written.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ impl Default for Vary {
 impl Vary {
     /// The variations for a seed and a kind of scenario.
     pub(crate) fn of(seed: u64, kind: &str) -> Self {
-        let mut rng = Rng::new(mix(seed));
+        let mut rng = Random::new(mix(seed));
         let usual = Settings::default();
         let mut one_of = |all: [u64; 4]| all[rng.below(4) as usize];
         let mut vary = Self {
@@ -63,7 +63,7 @@ impl Vary {
                 ports: Ports::One(one_of([49_152, 50_000, 57_345, 65_535]) as u16),
                 ..usual
             },
-            psns: rng.next() | 1,
+            psns: rng.bits() | 1,
         };
         // Faults of the path MTU depend on it.
         if kind == "mtu" {

@@ -7,9 +7,10 @@
 
 use std::collections::VecDeque;
 
+use rocescope_common::random::Random;
+
 use super::Generate;
 use super::frame::{Ends, Packet, Wrap, other};
-use super::random::Random;
 
 /// Largest number of connections.
 pub(crate) const MAX_FLOWS: u32 = 1 << 20;
@@ -107,7 +108,7 @@ impl Traffic {
     pub(crate) fn new(wanted: &Generate) -> Self {
         let mut random = Random::new(wanted.seed);
         let connections = (0..wanted.flows).map(|number| connection(number, &mut random)).collect();
-        let pool = (0..POOL / 8).flat_map(|_| random.next().to_le_bytes()).collect();
+        let pool = (0..POOL / 8).flat_map(|_| random.bits().to_le_bytes()).collect();
         Self {
             random,
             connections,
@@ -128,12 +129,12 @@ impl Traffic {
         let wire_len = self.frame(out);
         let time_ns = self.time_ns;
         // At 400 Gb/s a byte takes 0.02 ns; NICs pause slightly between packets.
-        self.time_ns += (u64::from(wire_len / 50) + u64::from(self.random.below(40))) * self.slower;
+        self.time_ns += (u64::from(wire_len / 50) + u64::from(self.random.below_u32(40))) * self.slower;
         Written { time_ns, wire_len }
     }
 
     fn frame(&mut self, out: &mut Vec<u8>) -> u32 {
-        if self.other > 0 && self.random.below(100) < self.other {
+        if self.other > 0 && self.random.below_u32(100) < self.other {
             return self.not_roce(out);
         }
         // Replies are sent between the packets of others, not all at once.
@@ -144,9 +145,9 @@ impl Traffic {
             return self.reply(reply, out);
         }
         if self.burst == 0 {
-            self.burst = 1 + self.random.below(8);
+            self.burst = 1 + self.random.below_u32(8);
             let count = u32::try_from(self.connections.len()).unwrap_or(MAX_FLOWS);
-            self.current = self.random.below(count) as usize;
+            self.current = self.random.below_u32(count) as usize;
         }
         self.burst -= 1;
         self.request(out)
@@ -158,7 +159,7 @@ impl Traffic {
         let Some(connection) = connections.get_mut(at) else { return 0 };
         if connection.sent == connection.len {
             connection.sent = 0;
-            connection.len = 1 + random.below(32);
+            connection.len = 1 + random.below_u32(32);
             connection.kind = if random.one_in(5) { OperationKind::Send } else { OperationKind::Write };
             connection.msn = (connection.msn + 1) & MASK24;
             if random.one_in(10) {
@@ -198,7 +199,7 @@ impl Traffic {
 
     /// The next packet of a connection's message.
     fn data(&mut self, at: usize, mark: bool, out: &mut Vec<u8>) -> u32 {
-        let cut = self.random.next();
+        let cut = self.random.bits();
         let Some(connection) = self.connections.get_mut(at) else { return 0 };
         let first = connection.sent == 0;
         let last = connection.sent + 1 == connection.len;
@@ -262,7 +263,7 @@ impl Traffic {
     }
 
     fn reply(&mut self, reply: Reply, out: &mut Vec<u8>) -> u32 {
-        let cut = self.random.next();
+        let cut = self.random.bits();
         let Some(connection) = self.connections.get(reply.connection) else { return 0 };
         let ends = connection.ends;
         let aeth = reply.aeth.to_be_bytes();
@@ -285,27 +286,27 @@ impl Traffic {
     }
 
     fn not_roce(&mut self, out: &mut Vec<u8>) -> u32 {
-        let cut = self.random.next();
+        let cut = self.random.bits();
         let Some(connection) = self.connections.get(self.current) else { return 0 };
         other(connection.ends, payload(&self.pool, cut, last_len(cut >> 7, 1024)), self.snap, out)
     }
 }
 
 fn connection(number: u32, random: &mut Random) -> Connection {
-    let src = random.below(HOSTS);
-    let dst = (src + 1 + random.below(HOSTS - 1)) % HOSTS;
+    let src = random.below_u32(HOSTS);
+    let dst = (src + 1 + random.below_u32(HOSTS - 1)) % HOSTS;
     let host = |host: u32| u16::try_from(host + 1).unwrap_or(1);
-    let wrap = match random.below(16) {
+    let wrap = match random.below_u32(16) {
         0 | 1 => Wrap::V6,
         2 => Wrap::Vlan(0x6064),
         _ => Wrap::V4,
     };
-    let port = 0xC000 | u16::try_from(random.below(0x4000)).unwrap_or(0);
+    let port = 0xC000 | u16::try_from(random.below_u32(0x4000)).unwrap_or(0);
     Connection {
         ends: Ends { src: host(src), dst: host(dst), port, wrap },
         // NICs assign queue pair numbers consecutively.
         qps: [0x100 + number * 2, 0x101 + number * 2],
-        psn: random.below(MASK24),
+        psn: random.below_u32(MASK24),
         msn: 0,
         kind: OperationKind::Write,
         sent: 0,

@@ -5,25 +5,10 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rocescope_common::random::{Random, mix};
+
 use super::*;
 use crate::host::read::testing::fifo;
-
-/// A small generator, so that a failure can be repeated.
-struct Random(u64);
-
-impl Random {
-    /// The numbers of one tree of a run.
-    fn of(seed: u64, tree: u64) -> Self {
-        Self((seed ^ tree.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0x5eed_0123_4567_89ab) | 1)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % n.max(1) as u64).unwrap()
-    }
-}
 
 /// All files but the recorded answers of the kernel, which are in a format of the tests.
 fn files(base: &Path) -> Vec<PathBuf> {
@@ -59,12 +44,12 @@ fn change(path: &Path, random: &mut Random) {
         return;
     }
     let mut bytes = fs::read(path).unwrap_or_default();
-    let at = random.below(bytes.len());
-    match random.below(8) {
-        0 => bytes = NUMBERS[random.below(NUMBERS.len())].into(),
+    let at = random.index(bytes.len());
+    match random.index(8) {
+        0 => bytes = NUMBERS[random.index(NUMBERS.len())].into(),
         1 => bytes.truncate(at),
         2 => bytes.iter_mut().skip(at).for_each(|byte| *byte ^= 0x80),
-        3 => bytes = bytes.repeat(1 + random.below(3_000)),
+        3 => bytes = bytes.repeat(1 + random.index(3_000)),
         4 => bytes.splice(at..at, *b"=\0\xFF:").for_each(drop),
         5 => bytes = vec![b'9'; 70_000],
         6 => {
@@ -92,18 +77,18 @@ fn mutated_trees_are_survived_in_time_and_without_control_characters() {
     let mut trees = only.map_or(0, |tree| tree - 1);
     while only.map_or(Instant::now() < end || trees < 3, |tree| trees < tree) {
         trees += 1;
-        let mut random = Random::of(seed, trees);
-        let recorded = [MLX5, BNXT_RE, IRDMA, RXE][random.below(4)];
+        let mut random = Random::new(mix(seed) ^ mix(trees));
+        let recorded = [MLX5, BNXT_RE, IRDMA, RXE][random.index(4)];
         let host = Recorded::unpack(&format!("{recorded}\n[]\n{}", environment(&["NCCL_IB_HCA=mlx5_0"])));
         let root = host.root();
         let all = files(root.base());
-        for _ in 0..=random.below(30) {
-            change(&all[random.below(all.len())], &mut random);
+        for _ in 0..=random.index(30) {
+            change(&all[random.index(all.len())], &mut random);
         }
         let own = root.base().join("proc/4711/root/etc");
         let _ = fs::remove_dir_all(&own);
         fs::create_dir_all(&own).unwrap();
-        match random.below(3) {
+        match random.index(3) {
             0 => fifo(&own.join("hostname")),
             1 => symlink("/etc/passwd", own.join("hostname")).unwrap(),
             _ => fs::write(own.join("hostname"), "\u{1b}]0;title\u{7}\n").unwrap(),

@@ -247,13 +247,8 @@ mod tests {
 
     /// Numbers that can be repeated.
     fn random(seed: u64) -> impl FnMut(u64) -> u64 {
-        let mut state = seed | 1;
-        move |below| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state % below
-        }
+        let mut random = rocescope_common::random::Random::new(seed);
+        move |below| random.below(below)
     }
 
     #[test]

@@ -156,13 +156,8 @@ mod tests {
 
     #[test]
     fn each_owner_is_the_one_that_comparing_all_with_all_finds() {
-        let mut state = 1_u64;
-        let mut random = |below: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state % below
-        };
+        let mut numbers = rocescope_common::random::Random::new(1);
+        let mut random = |below: u64| numbers.below(below);
         let mut owned_at_all = 0;
         for _ in 0..40 {
             let mut named = Vec::new();

@@ -145,6 +145,7 @@ fn spread(counts: &mut [u64; BUCKETS], (from, to): (usize, usize), samples: u64,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rocescope_common::random::Random;
 
     /// An interval of these samples, as a recording keeps it.
     fn interval(samples: &[u64]) -> IntervalLatency {
@@ -185,11 +186,8 @@ mod tests {
     /// The true percentiles lie in the ranges, and so do those shown, whatever the intervals have.
     #[test]
     fn true_percentiles_lie_in_the_ranges() {
-        let mut seed = 4_791u64;
-        let mut random = move |below: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % below
-        };
+        let mut numbers = Random::new(4_791);
+        let mut random = move |below: u64| numbers.below(below);
         for _ in 0..300 {
             let intervals: Vec<Vec<u64>> = (0..=random(6))
                 .map(|_| {

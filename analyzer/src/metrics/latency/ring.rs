@@ -252,6 +252,7 @@ mod tests {
     use rocescope_common::account::latency::{
         CLASS_WRITE_SEND, Latency, Request, Response, ended_message, on_request, on_response, on_restart,
     };
+    use rocescope_common::random::Random;
     use rocescope_common::wire::opcode::Op;
 
     use super::*;
@@ -259,11 +260,8 @@ mod tests {
     /// Whatever happens, its figures are those of the kernel's ring, which has all its memory from the start.
     #[test]
     fn a_ring_that_grows_is_a_whole_one() {
-        let mut random = 7u64;
-        let mut next = |below: u64| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (random >> 33) % below
-        };
+        let mut random = Random::new(7);
+        let mut next = |below: u64| random.below(below);
         for most in [1, 3, 20, 90] {
             let (mut ring, mut whole) = (Ring::default(), Latency::EMPTY);
             let (mut psn, mut acked) = (5u32, 5u32);

@@ -1,8 +1,9 @@
 //! Situations of protocol and tap, and what is concluded from them.
 
 use super::*;
-use crate::metrics::testing::{ANSWER, Chance, DATA, P, Wire};
+use crate::metrics::testing::{ANSWER, DATA, P, Wire};
 use crate::metrics::traffic::BIN_NS;
+use rocescope_common::random::Random;
 
 #[path = "answer_tests.rs"]
 mod answers;
@@ -203,9 +204,9 @@ fn holes_repaired_one_by_one_are_not_lost_twice() {
 fn a_sprayed_flow_loses_nothing_however_long_it_is() {
     for numbered in [true, false] {
         let mut scene = Scene::new(numbered);
-        let mut chance = Chance(7);
+        let mut random = Random::new(7);
         let mut under_way: Vec<(u64, u32, u16)> =
-            (0..20_000).map(|psn| (u64::from(psn) * 10 + chance.below(60), psn, scene.id())).collect();
+            (0..20_000).map(|psn| (u64::from(psn) * 10 + random.below(60), psn, scene.id())).collect();
         under_way.sort_unstable();
         for (_, psn, id) in under_way {
             scene.slot = scene.pass(P { psn, id, ..DATA });
@@ -573,20 +574,20 @@ fn a_slot_that_is_used_again_begins_anew() {
 /// Anything may come: sums stay possible, memory bounded, and nothing panics.
 #[test]
 fn any_order_of_packets_is_survived() {
-    let mut chance = Chance(7);
+    let mut random = Random::new(7);
     for _ in 0..20 {
         let mut scene = Scene::new(true);
         for _ in 0..5_000 {
-            let psn = match chance.below(10) {
-                0 => chance.small(1 << 24),
-                _ => 0xFF_FFC0u32.wrapping_add(chance.small(128)),
+            let psn = match random.below(10) {
+                0 => random.below_u32(1 << 24),
+                _ => 0xFF_FFC0u32.wrapping_add(random.below_u32(128)),
             };
             let opcode =
-                [7, 7, 7, 4, 0x0C, 0x0D, 0x0E, 0x0F, 0x10, 0x12, 0x27, 0x11][chance.small(12) as usize];
-            let syndrome = [0x1F, 0x2C, 0x60, 0x62][chance.small(4) as usize];
-            let id = chance.id(300);
-            scene.now_ns = scene.now_ns.wrapping_add(chance.below(3 * MS)).wrapping_sub(chance.below(2 * MS));
-            let base = if chance.below(3) == 0 { ANSWER } else { DATA };
+                [7, 7, 7, 4, 0x0C, 0x0D, 0x0E, 0x0F, 0x10, 0x12, 0x27, 0x11][random.below_u32(12) as usize];
+            let syndrome = [0x1F, 0x2C, 0x60, 0x62][random.below_u32(4) as usize];
+            let id = random.below_u16(300);
+            scene.now_ns = scene.now_ns.wrapping_add(random.below(3 * MS)).wrapping_sub(random.below(2 * MS));
+            let base = if random.below(3) == 0 { ANSWER } else { DATA };
             scene.pass(P { opcode, psn, id, syndrome, ..base });
         }
         for loss in scene.collector.metrics().flows.values() {

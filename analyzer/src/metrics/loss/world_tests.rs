@@ -1,9 +1,10 @@
 //! A sender that goes back N, over a network that loses packets and changes their order.
 
+use rocescope_common::random::Random;
 use std::collections::BTreeMap;
 
 use super::{MS, Scene, US};
-use crate::metrics::testing::{Chance, DATA, P};
+use crate::metrics::testing::{DATA, P};
 
 /// A network that both loses and reorders, and a sender that goes back: no packet that was only reordered is reported
 /// as lost, and most of the lost ones are found. A copy that is lost while the next ones are lost as well leaves no
@@ -32,7 +33,7 @@ fn loss_and_reordering_at_the_same_time_are_separated() {
 /// Sender, network, tap and receiver.
 struct World {
     scene: Scene,
-    chance: Chance,
+    random: Random,
     /// Packets under way, by arrival.
     under_way: BTreeMap<u64, (u32, u16)>,
     /// Delay of late packets, and one in this number of packets is lost or late; 0 for never.
@@ -48,7 +49,16 @@ impl World {
         let mut scene = Scene::new(true);
         scene.answer(9_999_999, 0x1F);
         let under_way = BTreeMap::new();
-        Self { scene, chance: Chance(seed), under_way, late_us, one_lost_in, one_late_in, lost: 0, late: 0 }
+        Self {
+            scene,
+            random: Random::new(seed),
+            under_way,
+            late_us,
+            one_lost_in,
+            one_late_in,
+            lost: 0,
+            late: 0,
+        }
     }
 
     /// Sends this many PSNs: a packet each 2 us, some lost and some late; NAKs take 20 us.
@@ -67,10 +77,10 @@ impl World {
             }
             if next < packets && next < done + 128 {
                 let id = self.scene.id();
-                if self.one_lost_in > 0 && self.chance.below(self.one_lost_in) == 0 {
+                if self.one_lost_in > 0 && self.random.below(self.one_lost_in) == 0 {
                     self.lost += 1;
                 } else {
-                    let late = self.chance.below(self.one_late_in) == 0;
+                    let late = self.random.below(self.one_late_in) == 0;
                     self.late += u64::from(late);
                     let mut at = now + if late { self.late_us * US } else { 0 };
                     while self.under_way.contains_key(&at) {

@@ -94,6 +94,7 @@ fn period(series: &[f64], about: f64) -> Option<Rhythm> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rocescope_common::random::Random;
 
     #[test]
     fn bursts_with_jitter() {
@@ -113,14 +114,8 @@ mod tests {
 
     #[test]
     fn no_rhythm_in_noise_or_in_nothing() {
-        let mut random = 1u64;
-        let noise: Vec<f64> = (0..4000)
-            .map(|_| {
-                random =
-                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (random >> 40) as f64
-            })
-            .collect();
+        let mut random = Random::new(1);
+        let noise: Vec<f64> = (0..4000).map(|_| random.unit()).collect();
         for about in [20.0, 100.0, 500.0] {
             assert_eq!(rhythm(&noise, about), None);
         }

@@ -328,6 +328,7 @@ pub fn segments(atoms: &[Block], many: usize, starts: impl Fn(&Block) -> usize) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rocescope_common::random::Random;
 
     use crate::util::time::NS_PER_MS as MS;
 
@@ -430,16 +431,12 @@ mod tests {
         assert_eq!(segments(&[], MANY, |_| 0), None);
         let steady: Vec<_> = (0..1000).map(|i| (i, i + 1, 1000)).collect();
         assert_eq!(segments(&atoms(&flowlets(&steady)), MANY, |_| 0), None);
-        let mut random = 1u64;
-        let mut next = || {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            random >> 40
-        };
+        let mut random = Random::new(1);
         let mut at = 0;
         let wild: Vec<_> = (0..300)
             .map(|_| {
-                at += 5 + next() % 300;
-                (at, at + 1, 1 + next() % 1_000_000)
+                at += 5 + random.below(300);
+                (at, at + 1, 1 + random.below(1_000_000))
             })
             .collect();
         assert_eq!(segments(&atoms(&flowlets(&wild)), MANY, |_| 0), None);

@@ -4,6 +4,7 @@
 use rocescope_common::abi::Counter;
 use rocescope_common::account::FlowKey;
 use rocescope_common::account::flowlet::Flowlet;
+use rocescope_common::random::Random;
 use rocescope_common::wire::Frame;
 
 use super::tests::{MS, host};
@@ -11,14 +12,17 @@ use crate::metrics::traffic::flowlets::{FlowletState, Flowlets, Record};
 use crate::metrics::traffic::hosts::{BinPackets, Pairs};
 use crate::metrics::traffic::{LinkTraffic, Traffic};
 
-/// Numbers that look random (a linear congruential generator), the same in every run.
-pub(super) struct Dice(pub(super) u64);
+/// Random numbers of a job.
+pub(super) struct Dice(Random);
 
 impl Dice {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(Random::new(seed))
+    }
+
     /// From 0 to below 1.
     pub(super) fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+        self.0.unit()
     }
 
     /// Around 1, by up to so much more or less.
@@ -33,7 +37,7 @@ impl Dice {
 
     /// Random number below `count`.
     pub(super) fn below(&mut self, count: u32) -> u32 {
-        crate::metrics::traffic::times(u64::from(count), self.unit()).try_into().unwrap_or(0)
+        self.0.below_u32(count)
     }
 }
 
@@ -178,7 +182,7 @@ impl SimulatedJob {
     /// times as long a connection takes to send.
     pub(super) fn run(&self, late: impl Fn(u64, u32) -> f64, slow: impl Fn(u64, u32, u32) -> f64) -> Wire {
         use crate::metrics::traffic::times;
-        let mut dice = Dice(self.steps ^ self.period_ns ^ u64::from(self.hosts));
+        let mut dice = Dice::new(self.steps ^ self.period_ns ^ u64::from(self.hosts));
         let mut wire = Wire::default();
         let mut done = vec![1_000 * MS; self.hosts as usize];
         let parts = if self.shape == Shape::Ring { (2 * self.hosts - 2).min(14) } else { 1 };

@@ -292,7 +292,7 @@ mod tests {
     fn steady_steps_lose_nothing() {
         for (count, share) in [(12, 0.0), (30, 0.02), (100, 0.1), (1_000, 0.2)] {
             for seed in 1..20 {
-                let mut dice = Dice(seed);
+                let mut dice = Dice::new(seed);
                 let all = steps((0..count).map(|_| (20.0, 75.0 * dice.jitter(share))));
                 let trend = trend(&all).unwrap();
                 let lost = trend.lost_ns as f64 / trend.all_ns as f64;
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn growth_is_reported_with_its_beginning() {
         let of = |late: (f64, f64)| {
-            let mut dice = Dice(3);
+            let mut dice = Dice::new(3);
             let step = |at| if at < 14 { (20.0, 75.0) } else { late };
             let all: Vec<(f64, f64)> = (0..30).map(step).map(|(t, c)| (t, c * dice.jitter(0.02))).collect();
             let all = steps(all);

@@ -108,7 +108,7 @@ fn many_hosts() {
 fn streams_are_no_job() {
     for both in [false, true] {
         for seed in 1..30 {
-            let mut dice = Dice(seed);
+            let mut dice = Dice::new(seed);
             for (what, rest) in [("no", 0.0), ("short", 0.2), ("even", 1.0), ("long", 5.0)] {
                 let mut wire = Wire::default();
                 for (src, dst) in [(1, 2), (2, 1)].into_iter().take(1 + usize::from(both)) {
@@ -159,7 +159,7 @@ fn messages_in_turn_are_no_job() {
 #[test]
 fn a_sawtooth_is_no_job() {
     for (both, jitter) in [(false, 0.0), (false, 0.2), (true, 0.05), (true, 0.2)] {
-        let mut dice = Dice(3);
+        let mut dice = Dice::new(3);
         let mut wire = Wire::default();
         for (src, dst) in [(1, 2), (2, 1), (3, 2)].into_iter().take(if both { 3 } else { 1 }) {
             let mut at = 1_000 * MS + u64::from(src) * 7 * MS;
@@ -181,7 +181,7 @@ fn a_sawtooth_is_no_job() {
 fn timeouts_are_no_job() {
     for regular in [true, false] {
         for flows in [1, 4] {
-            let mut dice = Dice(11);
+            let mut dice = Dice::new(11);
             let mut wire = Wire::default();
             for qp in 0..flows {
                 let mut at = 1_000 * MS;
@@ -215,7 +215,7 @@ fn requests_and_responses_are_no_job() {
             for (what, clock, random) in
                 [("at once", 0, 0.0), ("on a clock", 100, 0.0), ("now and then", 0, 50.0)]
             {
-                let mut dice = Dice(5);
+                let mut dice = Dice::new(5);
                 let mut wire = Wire::default();
                 for client in 2..2 + clients {
                     let mut at = 1_000 * MS + times(100 * MS, dice.unit());
@@ -236,7 +236,7 @@ fn requests_and_responses_are_no_job() {
 #[test]
 fn checkpoints_are_no_job() {
     for jitter in [0.0, 0.1] {
-        let mut dice = Dice(9);
+        let mut dice = Dice::new(9);
         let mut wire = Wire::default();
         for round in 0..20 {
             for src in 2..10 {
@@ -256,7 +256,7 @@ fn random_exchange_is_no_job() {
     for seed in 1..9 {
         for same in [true, false] {
             for rest_ms in [5, 50, 500] {
-                let mut dice = Dice(seed);
+                let mut dice = Dice::new(seed);
                 let mut wire = Wire::default();
                 for src in 1..5 {
                     let mut at = 1_000 * MS;
@@ -290,7 +290,7 @@ fn a_straggler_that_changes_is_none() {
     for shape in [Shape::Ring, Shape::AllToAll] {
         for hosts in [3, 4, 8] {
             for seed in 1..25 {
-                let mut dice = Dice(seed);
+                let mut dice = Dice::new(seed);
                 let who: Vec<u32> = (0..40).map(|_| 1 + dice.below(hosts)).collect();
                 let job = SimulatedJob { shape, hosts, steps: 40, ..SimulatedJob::USUAL };
                 let late =
@@ -374,7 +374,7 @@ fn then(mut first: Wire, second: Wire) -> Wire {
 
 /// Hosts that send to one another at random times, `messages` each.
 fn exchange(seed: u64, messages: u32) -> Wire {
-    let (mut dice, mut wire) = (Dice(seed), Wire::default());
+    let (mut dice, mut wire) = (Dice::new(seed), Wire::default());
     for src in 1..5 {
         let mut at = 1_000 * MS;
         for _ in 0..messages {

@@ -6,6 +6,7 @@ use super::header::{Body, Compared, Headers, MAX_TAPS};
 use super::series::Series;
 use crate::metrics::loss::DUPLICATE_NS;
 use crate::util::definition::definitions;
+use rocescope_common::random::GOLDEN;
 
 /// Packets that wait for being seen elsewhere, per flow: at first and at most.
 const FIRST_PLACES: usize = 256;
@@ -14,8 +15,6 @@ const MAX_PLACES: usize = 1 << 17;
 const PROBES: usize = 16;
 /// Packets that all taps saw, remembered to know duplicates of them.
 const RECENT: usize = 128;
-/// The golden ratio as a fraction of 2^64.
-const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// The bits of a packet's identity that are its IPv4 identification.
 const NUMBER: u64 = 0xFFFF;
 /// Packets of a flow that wait although all taps known so far have seen them: one further down, whose clock may be

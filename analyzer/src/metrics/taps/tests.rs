@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::metrics::icrc::Contents;
-use crate::metrics::testing::{ANSWER, Chance, DATA, P, Wire};
+use crate::metrics::testing::{ANSWER, DATA, P, Wire};
+use rocescope_common::random::Random;
 
 const US: u64 = 1_000;
 use crate::util::time::NS_PER_S as SECOND;
@@ -358,8 +359,8 @@ fn loss_of_large_packets_may_begin_at_any_time() {
     let [gone, _] = pair.gone;
     assert_eq!((pair.largest, gone.large, gone.sizes.0), (4096, 69, 4096));
     assert_eq!(gone.large_ns.0, START + 30_900 * US);
-    let latest: Vec<_> = pair.sizes.iter().map(|one| (one.payload, one.matched)).collect();
-    assert_eq!(latest, [(4096, 294), (256, pair.matched)]);
+    let latest: Vec<_> = pair.sizes.iter().map(|one| (one.payload, one.at_ns[0])).collect();
+    assert_eq!(latest, [(4096, START + 29_900 * US), (256, START + 99_800 * US)]);
 }
 
 /// Retransmissions without identifications, none of which arrives: each counts.
@@ -420,16 +421,16 @@ fn what_passes_twice_at_both_taps_is_no_copy_at_one() {
 /// More flows, taps and disorder than there is room for.
 #[test]
 fn memory_is_bounded() {
-    let mut chance = Chance(11);
+    let mut random = Random::new(11);
     let mut wire = Wire::new(6);
     let mut collector = Collector::default();
     collector.expect(6);
     for i in 0..300_000u64 {
         let p = P {
-            link: chance.id(6),
-            qp: 17 + chance.small(40),
-            psn: chance.small(1 << 24),
-            id: chance.id(u16::MAX),
+            link: random.below_u16(6),
+            qp: 17 + random.below_u32(40),
+            psn: random.below_u32(1 << 24),
+            id: random.below_u16(u16::MAX),
             time_ns: START + i * US,
             ..DATA
         };

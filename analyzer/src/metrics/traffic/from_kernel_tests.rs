@@ -4,6 +4,7 @@ use crate::entity::Stats;
 use rocescope_common::account::bin::Bins;
 use rocescope_common::account::message::{COUNTED_OPERATIONS, MessageCounts};
 use rocescope_common::account::observe;
+use rocescope_common::random::Random;
 use rocescope_common::wire::Frame;
 use rocescope_common::wire::opcode::Op;
 
@@ -144,12 +145,10 @@ fn records_make_what_packets_make() {
         for look_every in [u64::MAX, 1, 7, 1000] {
             let mut both = TwoAccountings::new(bin_ns, length_ns);
             let flows = [both.flow(1, 9), both.flow(2, 9), both.flow(3, 9), both.flow(9, 1)];
-            let mut random = 7u64;
+            let mut random = Random::new(7);
             let mut now = 1_000 * MS;
             for number in 0..20_000u64 {
-                random =
-                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                let dice = random >> 33;
+                let dice = random.bits() >> 33;
                 now += match dice % 50 {
                     0 => dice % (9 * MS),
                     1..=5 => dice % (2 * MS),

@@ -249,6 +249,7 @@ impl<W: Write> Write for Compact<W> {
 
 #[cfg(test)]
 mod tests {
+    use rocescope_common::random::Random;
     use std::cell::RefCell;
     use std::rc::Rc;
 
@@ -339,11 +340,8 @@ mod tests {
 
     #[test]
     fn a_terminal_shows_what_was_drawn() {
-        let mut seed = 1u32;
-        let mut random = |below: u32| {
-            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (seed >> 8) % below
-        };
+        let mut numbers = Random::new(1);
+        let mut random = |below: u32| numbers.below_u32(below);
         let styles = [
             Style::new(),
             Style::new().fg(Color::Red),

@@ -206,7 +206,7 @@ fn steer(lab: &mut Lab, ends: &[usize], second: fn(usize) -> bool) {
         let seed = lab.world.switches[0].seed;
         let way = |port: u16| {
             let tuple = (src as u64) << 40 | (dst as u64) << 20 | u64::from(port);
-            crate::sim::rng::mix(tuple ^ crate::sim::rng::mix(seed)) % 2
+            rocescope_common::random::mix(tuple ^ rocescope_common::random::mix(seed)) % 2
         };
         let first = 0xC000 + 64 * at as u16;
         let port = (first..first + 64).find(|port| way(*port) == u64::from(second(at))).unwrap_or(first);

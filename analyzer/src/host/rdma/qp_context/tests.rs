@@ -2,6 +2,7 @@
 //! are sums of widths, independent of the decoders' tables.
 
 use super::{Place, QpContext, Undecodable, decode_query, is_decoded};
+use rocescope_common::random::Random;
 
 /// An answer that is the first of its device.
 fn decode(driver: &str, bytes: &[u8], lqpn: u32, rqpn: Option<u32>) -> Result<QpContext, Undecodable> {
@@ -393,23 +394,16 @@ fn no_bytes_make_a_decoder_fail() {
         let cut = decode("hns_roce", &hns(HNS, 576)[..end], 1, Some(77));
         assert!(end == 136 || cut == Err(Undecodable::Incomplete), "{end} bytes: {cut:?}");
     }
-    // Random bytes from a seeded generator, so that failures are reproducible.
-    let mut state = 0x9e37_79b9_u32;
-    let mut random = move || {
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-        state
-    };
+    let mut random = Random::new(1);
     for _ in 0..20_000 {
-        let length = random() as usize % 1_100;
-        let mut bytes: Vec<u8> = (0..length).map(|_| random().to_le_bytes()[0]).collect();
-        if random() % 2 == 0 && length > 16 {
+        let length = random.index(1_100);
+        let mut bytes: Vec<u8> = (0..length).map(|_| random.byte()).collect();
+        if random.one_in(2) && length > 16 {
             // Lengths that lead to further segments: pure noise ends at the first segment.
-            bytes[..4].copy_from_slice(&[0, random().to_le_bytes()[0] % 12, 0, random().to_le_bytes()[0]]);
+            bytes[..4].copy_from_slice(&[0, random.byte() % 12, 0, random.byte()]);
         }
         for driver in ["mlx5_ib", "hns_roce", "bnxt_re"] {
-            let _ = decode(driver, &bytes, random() % 4, (random() % 2 == 0).then_some(7));
+            let _ = decode(driver, &bytes, random.below_u32(4), random.one_in(2).then_some(7));
         }
     }
 }

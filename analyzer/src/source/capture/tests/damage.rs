@@ -1,6 +1,7 @@
 //! Damaged and arbitrary input: no panic, no record that is not there, no intact record lost.
 
 use super::*;
+use rocescope_common::random::Random;
 
 #[test]
 fn every_cut_delivers_exactly_the_complete_packets() {
@@ -99,25 +100,9 @@ fn interrupts_are_no_errors_and_errors_come_after_the_records_before_them() {
     }
 }
 
-/// A small random generator, so that failures are reproducible.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        usize::try_from(self.next() % n as u64).unwrap()
-    }
-}
-
 #[test]
 fn mutated_captures_never_panic_and_account_for_their_bytes() {
-    let mut random = Random(0x5eed_0123_4567_89ab);
+    let mut random = Random::new(0x5eed_0123_4567_89ab);
     let originals = [
         small_pcap(Order::Little).0,
         small_pcap(Order::Big).0,
@@ -128,11 +113,11 @@ fn mutated_captures_never_panic_and_account_for_their_bytes() {
     let mut delivered = 0;
     for round in 0..8000 {
         let mut bytes = originals[round % originals.len()].clone();
-        for _ in 0..=random.below(4) {
-            let at = random.below(bytes.len());
-            match random.below(4) {
-                0 => bytes[at] = interesting[random.below(interesting.len())],
-                1 => bytes[at] ^= 1 << random.below(8),
+        for _ in 0..=random.index(4) {
+            let at = random.index(bytes.len());
+            match random.index(4) {
+                0 => bytes[at] = interesting[random.index(interesting.len())],
+                1 => bytes[at] ^= 1 << random.index(8),
                 2 if bytes.len() > 1 => drop(bytes.remove(at)),
                 _ => bytes.truncate(at.max(1)),
             }
@@ -159,7 +144,7 @@ fn mutated_captures_never_panic_and_account_for_their_bytes() {
 
 #[test]
 fn garbage_behind_a_valid_magic_never_panics() {
-    let mut random = Random(42);
+    let mut random = Random::new(42);
     let headers = [
         Order::Little.pcap_header(0xa1b2_c3d4, 0xffff_ffff, 1),
         [Order::Big.section(), Order::Big.interface(1, 0, &[])].concat(),
@@ -168,10 +153,10 @@ fn garbage_behind_a_valid_magic_never_panics() {
     ];
     for round in 0..4000 {
         let mut bytes = headers[round % headers.len()].clone();
-        for _ in 0..random.below(300) {
-            bytes.push(random.next().to_le_bytes()[3]);
+        for _ in 0..random.index(300) {
+            bytes.push(random.byte());
         }
-        let Ok(reader) = open_slow(&bytes, 1 + random.below(64)) else {
+        let Ok(reader) = open_slow(&bytes, 1 + random.index(64)) else {
             continue;
         };
         drain(reader);
@@ -180,12 +165,12 @@ fn garbage_behind_a_valid_magic_never_panics() {
 
 #[test]
 fn mutated_gzip_never_panics() {
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let original = gzipped(&small_pcapng(Order::Little).0);
     for _ in 0..3000 {
         let mut bytes = original.clone();
-        let at = random.below(bytes.len());
-        bytes[at] ^= 1 << random.below(8);
+        let at = random.index(bytes.len());
+        bytes[at] ^= 1 << random.index(8);
         if let Ok(reader) = open(&bytes) {
             drain(reader);
         }

@@ -1,4 +1,5 @@
 use super::*;
+use rocescope_common::random::Random;
 
 #[test]
 fn gzip_reads_like_the_file_inside() {
@@ -76,12 +77,8 @@ fn damage_costs_nothing_that_was_decompressed_before() {
     let frames = 3_000u32;
     // Enough entropy for several deflate blocks.
     let frame = |n: u32| -> Vec<u8> {
-        let mut state = u64::from(n) + 1;
-        let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 56) as u8 & 0x3f
-        };
-        (0..120).map(|_| next()).collect()
+        let mut random = Random::new(n.into());
+        (0..120).map(|_| random.byte() & 0x3f).collect()
     };
     let mut plain = small_pcap(Order::Little).0[..24].to_vec();
     for n in 0..frames {

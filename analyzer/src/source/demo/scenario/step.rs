@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use rocescope_common::random::Random;
 use rocescope_common::wire::bth::MASK24;
 
 use super::ambient;
@@ -107,19 +108,24 @@ pub(super) struct Planner {
 
 impl Planner {
     pub(super) fn new(seed: u64, connections: usize) -> Self {
-        Self { random: Random(seed), states: vec![State::default(); connections], planned: 0, segments: 0 }
+        Self {
+            random: Random::new(seed),
+            states: vec![State::default(); connections],
+            planned: 0,
+            segments: 0,
+        }
     }
 
     /// Adds a step's frames. None of them is earlier than the start of the step.
     pub(super) fn plan(&mut self, step: &Step, all: &[Connection], out: &mut BinaryHeap<Reverse<Plan>>) {
         self.ambient(step, out);
-        let computed = self.random.next() % (step.length / 1_000 * COMPUTE_JITTER).max(1);
+        let computed = self.random.bits() % (step.length / 1_000 * COMPUTE_JITTER).max(1);
         for (index, connection) in all.iter().enumerate() {
             let count = messages(step, connection);
             let time = step.length / 1_000 * u64::from(send_time(step, connection));
             let slot = time / count.max(1);
             for message in 0..count {
-                let skew = self.random.next() % SKEW_NS;
+                let skew = self.random.bits() % SKEW_NS;
                 let at = step.starts + computed + message * slot + skew;
                 let impairment = self.impairment(step, connection);
                 Message { planner: self, index, connection, out, at }.plan(impairment);
@@ -136,13 +142,13 @@ impl Planner {
             Episode::Congestion if connection.uplink == Uplink::Rail0 => {
                 impairment.ce = 80 + step.progress * 2 / 5;
             }
-            Episode::Loss if self.random.below(1_000) < 300 => {
+            Episode::Loss if self.random.below_u32(1_000) < 300 => {
                 // Enough packets must follow for the receiver to detect the gap and answer within the message.
-                let first = 1 + self.random.below(PACKETS - 12);
-                impairment.loss = Some((first, 1 + self.random.below(3)));
+                let first = 1 + self.random.below_u32(PACKETS - 12);
+                impairment.loss = Some((first, 1 + self.random.below_u32(3)));
             }
             Episode::SlowReceiver if connection.role == Role::Sends && connection.peer == SLOW_PEER => {
-                impairment.rnr_naks = self.random.below(4);
+                impairment.rnr_naks = self.random.below_u32(4);
             }
             _ => {}
         }
@@ -212,7 +218,8 @@ impl Message<'_> {
     fn plan(mut self, impairment: Impairment) {
         self.credit();
         let first_psn = self.state().data.psn;
-        let last_payload = 1 + u16::try_from(self.planner.random.below(PATH_MTU.into())).unwrap_or_default();
+        let last_payload =
+            1 + u16::try_from(self.planner.random.below_u32(PATH_MTU.into())).unwrap_or_default();
         let shape = Shape { first_psn, last_payload };
         let last = PACKETS - 1;
         let mut number = 0;
@@ -274,7 +281,7 @@ impl Message<'_> {
             _ => (Operation::WriteMiddle, PATH_MTU),
         };
         // Switches set marks: packets from this host are marked downstream of its port.
-        let marked = self.planner.random.below(1_000) < ce;
+        let marked = self.planner.random.below_u32(1_000) < ce;
         let seen = marked && self.connection.role == Role::Receives;
         let tos = if seen { TOS_DATA_CE } else { TOS_DATA };
         let ack_req = number == last || requests_ack(number);
@@ -283,7 +290,7 @@ impl Message<'_> {
         if marked {
             self.send_cnp();
         }
-        let jitter = self.planner.random.below(PACKET_JITTER_NS);
+        let jitter = self.planner.random.below_u32(PACKET_JITTER_NS);
         self.at += PACKET_GAP_NS + u64::from(jitter);
     }
 
@@ -410,24 +417,5 @@ struct Shape {
 impl Shape {
     const fn psn(self, number: u32) -> u32 {
         (self.first_psn + number) & MASK24
-    }
-}
-
-/// SplitMix64: small, and sufficient for jitter and random choices.
-#[derive(Clone, Copy, Debug)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A number from 0 to below `end`.
-    fn below(&mut self, end: u32) -> u32 {
-        u32::try_from((u64::from(end) * (self.next() >> 32)) >> 32).unwrap_or_default()
     }
 }

@@ -1,4 +1,5 @@
 use rocescope_common::account::Event;
+use rocescope_common::random::Random;
 
 use super::*;
 
@@ -100,11 +101,9 @@ fn ports_and_opcodes_of_few_flows_overflow_within_bounds() {
 fn nothing_is_lost_among_many_flows_that_come_and_go() {
     let mut t = FlowTable::with_limits(200, 64, 50);
     t.add_link("a".into(), None);
-    let mut random = 1u64;
+    let mut random = Random::new(1);
     for now in 0..20_000u64 {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let qp = u32::try_from((random >> 33) % 300).unwrap();
-        let port = u16::try_from((random >> 50) % 4).unwrap();
+        let (qp, port) = (random.below_u32(300), random.below_u16(4));
         t.observe(0, &frame(qp, port, 4), now);
         if now % 700 == 0 {
             t.retire_idle(now, 150);
