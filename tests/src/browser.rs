@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::needs::installed_or_skip;
 use anyhow::{Context as _, Result, bail, ensure};
 use flate2::read::ZlibDecoder;
 
@@ -31,13 +32,7 @@ const FLAGS: [&str; 13] = [
 /// Panics without Chromium if `CI` is `true`.
 #[must_use]
 pub fn chromium_or_skip(test: &str) -> bool {
-    let found =
-        Command::new("chromium").arg("--version").output().is_ok_and(|output| output.status.success());
-    if !found {
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "{test} must find chromium where CI=true");
-        eprintln!("SKIP: {test} needs chromium");
-    }
-    found
+    installed_or_skip(test, "chromium")
 }
 
 /// A page after its scripts have run.

@@ -20,6 +20,8 @@ pub mod live;
 #[cfg(feature = "live")]
 pub mod load;
 pub mod mutation;
+#[path = "../../analyzer/tests/support/needs.rs"]
+pub mod needs;
 pub mod oracle;
 pub mod packages;
 pub mod picture;

@@ -4,6 +4,7 @@ use rocescope_tests::live::attached::Hooks;
 use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::live::wire::World;
 use rocescope_tests::live::{frames, root_or_skip};
+use rocescope_tests::needs::installed_or_skip;
 
 /// Numbers of linux/capability.h.
 const NET_ADMIN: u8 = 12;
@@ -19,15 +20,7 @@ fn unprivileged_bpf_disabled() -> String {
 }
 
 fn can_run(test: &str) -> bool {
-    if !root_or_skip(test) {
-        return false;
-    }
-    let found = std::process::Command::new("setpriv").arg("--version").output().is_ok();
-    assert!(found || std::env::var_os("CI").is_none(), "setpriv is missing: install util-linux");
-    if !found {
-        eprintln!("SKIP: {test} needs setpriv (util-linux)");
-    }
-    found
+    root_or_skip(test) && installed_or_skip(test, "setpriv")
 }
 
 #[test]

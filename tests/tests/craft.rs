@@ -12,6 +12,7 @@ use rocescope_tests::craft::{
     Icrc, Mac, Net, TEB, Transport, Typed, aeth, deth, erspan1, erspan2, erspan3, ethernet, gre, reth,
     roce_v1, sll, sll2, udp, vlan, vxlan,
 };
+use rocescope_tests::needs::installed_or_skip;
 
 struct Layers(Vec<&'static str>);
 
@@ -165,10 +166,7 @@ fn a_wrong_icrc_is_wrong_and_other_fields_are_where_they_belong() {
 
 /// Fields that tshark reads from a file, one line per frame; `None` without tshark.
 fn tshark(test: &str, file: &[u8], name: &str, fields: &[&str]) -> Option<Vec<String>> {
-    let found = Command::new("tshark").arg("--version").output().is_ok_and(|o| o.status.success());
-    if !found {
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "{test} needs tshark where CI=true");
-        eprintln!("SKIP: {test} needs tshark");
+    if !installed_or_skip(test, "tshark") {
         return None;
     }
     let folder = tempfile::tempdir().unwrap();

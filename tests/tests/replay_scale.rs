@@ -30,14 +30,6 @@ fn capture(packets: u32, flows: u32, payload: usize, snap: u32) -> Vec<u8> {
     pcap.finish()
 }
 
-/// Peak memory of a process, in bytes.
-fn peak_memory(pid: u32) -> Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).context("the program has ended")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
-    let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
-    Ok(kib * 1024)
-}
-
 /// Writes `capture`, and then its records repeatedly until there are `bytes`. Returns the number of repetitions.
 fn write_stream(capture: &[u8], bytes: u64, pipe: &mut ChildStdin) -> io::Result<u64> {
     const FILE_HEADER: usize = 24;
@@ -67,7 +59,7 @@ fn a_long_stream_needs_no_more_memory_than_a_short_one() -> Result<()> {
         let mut pipe = child.stdin.take().context("no pipe")?;
         let rounds = write_stream(&capture, gigabytes * 1_000_000_000, &mut pipe)?;
         // All data beyond the size of the pipe has been counted by now.
-        let peak = peak_memory(child.id())?;
+        let peak = binary::peak_memory(child.id())?;
         drop(pipe);
         let output = child.wait_with_output()?;
         ensure!(output.status.success(), "ended with {}", output.status);
@@ -97,7 +89,7 @@ fn a_flow_takes_little_memory() -> Result<()> {
         let mut pipe = child.stdout.take().context("no pipe")?;
         // The report is complete before any of it is written, and exceeds the pipe: the program waits here.
         pipe.read_exact(&mut [0])?;
-        *peak = peak_memory(child.id())?;
+        *peak = binary::peak_memory(child.id())?;
         io::copy(&mut pipe, &mut io::sink())?;
         ensure!(child.wait()?.success(), "{flows} flows: it failed");
     }

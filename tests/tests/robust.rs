@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rocescope_tests::capture_file::{ETHERNET, Order, Pcap, PcapNg};
 use rocescope_tests::craft::{self, Mac, Net, Transport};
 use rocescope_tests::hostile::is_hostile;
+use rocescope_tests::needs::root_or_skip;
 use rocescope_tests::oracle::binary;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -96,15 +97,6 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> String {
     let path = folder.join(name);
     std::fs::write(&path, bytes).unwrap();
     path.to_str().unwrap().to_owned()
-}
-
-fn root_or_skip(test: &str) -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "{test} must run as root where CI=true");
-        eprintln!("SKIP: {test} needs root");
-    }
-    root
 }
 
 /// A process in a container, according to its files below `/proc`, with that folder as `/etc`.

@@ -12,6 +12,7 @@ use rocescope::sandbox::threads::{self, Thread};
 use rocescope_tests::live::program::{PATIENCE, Program, Start};
 use rocescope_tests::live::wire::World;
 use rocescope_tests::live::{frames, root_or_skip};
+use rocescope_tests::needs::there_or_skip;
 use rocescope_tests::oracle::binary;
 
 /// The threads of a program, once all of them have their final rights.
@@ -249,16 +250,9 @@ fn a_capture_is_read_in_a_user_namespace_and_live_says_what_it_lacks_there() {
         command.args(["--user", "--map-root-user", "--"]).arg(binary::path().unwrap()).args(arguments);
         command.output().unwrap()
     };
-    if !Command::new("unshare")
-        .args(["--user", "--map-root-user", "true"])
-        .status()
-        .is_ok_and(|s| s.success())
-    {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "user namespaces are off on this host, or unshare is missing"
-        );
-        eprintln!("SKIP: user namespaces are off on this host, or unshare (util-linux) is missing");
+    let can = Command::new("unshare").args(["--user", "--map-root-user", "true"]).status();
+    let test = "a_capture_is_read_in_a_user_namespace_and_live_says_what_it_lacks_there";
+    if !there_or_skip(test, can.is_ok_and(|status| status.success()), "unshare with user namespaces") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use rocescope_tests::needs::installed_or_skip;
 use rocescope_tests::oracle::{binary, captures};
 
 /// Shorter than the timers of these captures (67 ms and 2.2 s), longer than a sender's reaction to an answer, in
@@ -121,9 +122,7 @@ fn reported(name: &str) -> (u64, u64) {
 
 #[test]
 fn timeouts_are_those_that_one_counts_by_hand() {
-    if Command::new("tshark").arg("--version").output().is_err() {
-        assert!(std::env::var_os("CI").is_none(), "tshark is not installed");
-        println!("SKIP timeouts_are_those_that_one_counts_by_hand: tshark is not installed");
+    if !installed_or_skip("timeouts_are_those_that_one_counts_by_hand", "tshark") {
         return;
     }
     // Connections with equal numbers at both ends; and one between 32 and 36.

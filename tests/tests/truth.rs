@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rocescope_tests::capture_file::{Order, Pcap, erf};
+use rocescope_tests::needs::installed_or_skip;
 use rocescope_tests::oracle::binary;
 use rocescope_tests::sim::bench::{self, Options};
 use rocescope_tests::sim::score::Verdict;
@@ -133,9 +134,7 @@ const KINDS: [&str; 15] = [
 
 #[test]
 fn tshark_reads_what_the_simulator_wrote() {
-    if Command::new("tshark").arg("--version").output().is_err() {
-        assert!(std::env::var_os("CI").is_none(), "tshark is not installed");
-        println!("SKIP tshark_reads_what_the_simulator_wrote: tshark is not installed");
+    if !installed_or_skip("tshark_reads_what_the_simulator_wrote", "tshark") {
         return;
     }
     let mut opcodes = BTreeMap::new();
@@ -199,9 +198,7 @@ fn replayed(name: &str) -> (LabRun, Value) {
 /// Reason, hosts and port of rejected connections, as dissected by tshark.
 #[test]
 fn rejected_connections_are_those_that_tshark_reads() {
-    if Command::new("tshark").arg("--version").output().is_err() {
-        assert!(std::env::var_os("CI").is_none(), "tshark is not installed");
-        println!("SKIP rejected_connections_are_those_that_tshark_reads: tshark is not installed");
+    if !installed_or_skip("rejected_connections_are_those_that_tshark_reads", "tshark") {
         return;
     }
     for name in ["cm-rejected", "cm-rejected-no-listener"] {

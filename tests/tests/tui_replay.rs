@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use rocescope_tests::capture_file::{ETHERNET, Order, Pcap};
 use rocescope_tests::craft::{Net, Transport, ethernet};
 use rocescope_tests::live::root_or_skip;
-use rocescope_tests::live::terminal::{PROMPT, Terminal, tmux_or_skip};
+use rocescope_tests::live::terminal::{PROMPT, Terminal};
+use rocescope_tests::needs::installed_or_skip;
 use rocescope_tests::oracle::{binary, captures};
 use rocescope_tests::picture;
 
@@ -41,7 +42,7 @@ fn written(folder: &Path, ending: &str) -> Vec<u8> {
 
 #[test]
 fn keys_write_files_and_reset_and_the_mouse_sorts() {
-    if !tmux_or_skip("keys_write_files_and_reset_and_the_mouse_sorts") {
+    if !installed_or_skip("keys_write_files_and_reset_and_the_mouse_sorts", "tmux") {
         return;
     }
     let capture = captures::folder().join(LOSS);
@@ -121,7 +122,7 @@ fn from_noon(seconds: u64) -> Vec<u8> {
 
 #[test]
 fn a_replay_goes_back_to_what_is_no_longer_kept() {
-    if !tmux_or_skip("a_replay_goes_back_to_what_is_no_longer_kept") {
+    if !installed_or_skip("a_replay_goes_back_to_what_is_no_longer_kept", "tmux") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -174,7 +175,7 @@ fn clock(screen: &str) -> Option<&str> {
 #[test]
 fn a_dump_opens_at_its_trigger() {
     const TRIGGER_NS: u64 = (NOON + 20) * 1_000_000_000;
-    if !tmux_or_skip("a_dump_opens_at_its_trigger") {
+    if !installed_or_skip("a_dump_opens_at_its_trigger", "tmux") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -208,7 +209,7 @@ fn a_dump_opens_at_its_trigger() {
 
 #[test]
 fn a_recording_has_time_travel_findings_and_events_in_the_terminal() {
-    if !tmux_or_skip("a_recording_has_time_travel_findings_and_events_in_the_terminal") {
+    if !installed_or_skip("a_recording_has_time_travel_findings_and_events_in_the_terminal", "tmux") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -263,7 +264,7 @@ fn a_recording_has_time_travel_findings_and_events_in_the_terminal() {
 
 #[test]
 fn terminals_with_little_to_offer() {
-    if !tmux_or_skip("terminals_with_little_to_offer") {
+    if !installed_or_skip("terminals_with_little_to_offer", "tmux") {
         return;
     }
     let capture = captures::folder().join(LOSS);
@@ -310,7 +311,9 @@ fn terminals_with_little_to_offer() {
 /// The pictures in the README show the demonstration in a real terminal; `ROCESCOPE_BLESS=1` writes them again.
 #[test]
 fn pictures_of_the_demonstration() {
-    if !root_or_skip("pictures_of_the_demonstration") || !tmux_or_skip("pictures_of_the_demonstration") {
+    if !root_or_skip("pictures_of_the_demonstration")
+        || !installed_or_skip("pictures_of_the_demonstration", "tmux")
+    {
         return;
     }
     let (terminal, _files) = start((104, 34), "LC_ALL=C.UTF-8", "demo");

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use rocescope_tests::live::program::Tenant;
 use rocescope_tests::live::root_or_skip;
-use rocescope_tests::live::terminal::{PROMPT, Terminal, tmux_or_skip};
+use rocescope_tests::live::terminal::{PROMPT, Terminal};
 use rocescope_tests::live::wire::World;
+use rocescope_tests::needs::installed_or_skip;
 use rocescope_tests::oracle::{binary, captures};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -85,7 +86,7 @@ fn shows_queue_pairs(screen: &str) -> bool {
 #[test]
 #[expect(clippy::too_many_lines, reason = "one test of the whole terminal UI")]
 fn every_screen_key_and_size() {
-    if !root_or_skip("every_screen_key_and_size") || !tmux_or_skip("every_screen_key_and_size") {
+    if !root_or_skip("every_screen_key_and_size") || !installed_or_skip("every_screen_key_and_size", "tmux") {
         return;
     }
     let session = Session::open(120, 40);
@@ -224,7 +225,7 @@ fn every_screen_key_and_size() {
 #[test]
 fn signals_and_ctrl_c_give_the_terminal_back() {
     let name = "signals_and_ctrl_c_give_the_terminal_back";
-    if !root_or_skip(name) || !tmux_or_skip(name) {
+    if !root_or_skip(name) || !installed_or_skip(name, "tmux") {
         return;
     }
     let session = Session::open(100, 30);
@@ -248,7 +249,7 @@ fn has_ended(pid: i32) -> bool {
 #[test]
 fn a_terminal_that_goes_away_ends_the_program() {
     let name = "a_terminal_that_goes_away_ends_the_program";
-    if !root_or_skip(name) || !tmux_or_skip(name) {
+    if !root_or_skip(name) || !installed_or_skip(name, "tmux") {
         return;
     }
     let session = Session::open(100, 30);
@@ -267,7 +268,7 @@ fn a_terminal_that_goes_away_ends_the_program() {
 #[test]
 fn what_is_pasted_and_the_smallest_size_are_survived() {
     let name = "what_is_pasted_and_the_smallest_size_are_survived";
-    if !tmux_or_skip(name) {
+    if !installed_or_skip(name, "tmux") {
         return;
     }
     let session = Session::open(100, 30);
@@ -295,7 +296,7 @@ fn monkey(name: &str, length: Duration) {
         "u", "U", "c", "v", "?", "<", ">", ",", ".", "+", "-", "[", "]", "/", "g", "BSpace", "z", "y", "d",
         "C", "e", "E", "w", "D", "r",
     ];
-    if !tmux_or_skip(name) {
+    if !installed_or_skip(name, "tmux") {
         return;
     }
     let session = Session::open(120, 40);
@@ -305,11 +306,8 @@ fn monkey(name: &str, length: Duration) {
     terminal.command(&format!("cd {}", session.folder.path().display())).unwrap();
     session.start(&format!("replay --speed max {}", capture.display()));
     terminal.until("the end of the capture", |screen| screen.contains("ENDED")).unwrap();
-    let mut seed = 1u64;
-    let mut random = |below: u16| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        u16::try_from((seed >> 33) % u64::from(below)).unwrap()
-    };
+    let mut numbers = rocescope_common::random::Random::new(1);
+    let mut random = |below: u16| numbers.below_u16(below);
     let end = Instant::now() + length;
     let mut done = 0;
     while Instant::now() < end {
@@ -356,7 +354,7 @@ fn a_minute_of_keys_clicks_and_sizes_by_chance_is_survived() {
 #[test]
 fn a_failure_gives_the_terminal_back_and_says_why() {
     let name = "a_failure_gives_the_terminal_back_and_says_why";
-    if !root_or_skip(name) || !tmux_or_skip(name) {
+    if !root_or_skip(name) || !installed_or_skip(name, "tmux") {
         return;
     }
     let session = Session::open(100, 30);
@@ -367,7 +365,7 @@ fn a_failure_gives_the_terminal_back_and_says_why() {
 
 #[test]
 fn keys_come_from_the_terminal_when_the_capture_comes_from_a_pipe() {
-    if !tmux_or_skip("keys_come_from_the_terminal_when_the_capture_comes_from_a_pipe") {
+    if !installed_or_skip("keys_come_from_the_terminal_when_the_capture_comes_from_a_pipe", "tmux") {
         return;
     }
     let session = Session::open(120, 40);
@@ -391,7 +389,7 @@ fn keys_come_from_the_terminal_when_the_capture_comes_from_a_pipe() {
 #[test]
 fn without_arguments_the_view_is_one_key_away() {
     let name = "without_arguments_the_view_is_one_key_away";
-    if !root_or_skip(name) || !tmux_or_skip(name) {
+    if !root_or_skip(name) || !installed_or_skip(name, "tmux") {
         return;
     }
     let (world, _link) = World::with_link(1500).unwrap();

@@ -13,20 +13,6 @@ pub const PROMPT: &str = "ready>";
 /// Polling interval of the screen.
 const LOOK: Duration = Duration::from_millis(30);
 
-/// True if tmux is installed. Otherwise prints a SKIP line, or fails with `CI=true`.
-///
-/// # Panics
-/// Panics if it is missing and `CI` is `true`.
-#[must_use]
-pub fn tmux_or_skip(test: &str) -> bool {
-    let found = Command::new("tmux").arg("-V").output().is_ok_and(|output| output.status.success());
-    if !found {
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "{test} must find tmux where CI=true");
-        eprintln!("SKIP: {test} needs tmux");
-    }
-    found
-}
-
 /// A shell in a terminal. Both end when dropped.
 #[derive(Debug)]
 pub struct Terminal {

@@ -17,6 +17,7 @@ use super::{median, usage};
 use crate::kernel::machine::{self, Hook};
 use crate::kernel::test_run;
 use crate::live::program::Program;
+use crate::oracle::binary;
 
 /// New flows per second.
 pub const RATE: u32 = 100_000;
@@ -192,12 +193,12 @@ pub fn watched(time: Duration, options: &[&str]) -> Result<Watched> {
                 flood.send(burst)?;
                 turns += 1;
                 if start.elapsed() >= time / 2 {
-                    half = half.or(Some(usage::peak_memory(program.id())?));
+                    half = half.or(Some(binary::peak_memory(program.id())?));
                 }
                 std::thread::sleep((TURN * turns).saturating_sub(start.elapsed()));
             }
             let worked = usage::cpu_time(program.id())?.saturating_sub(idle);
-            let end = usage::peak_memory(program.id())?;
+            let end = binary::peak_memory(program.id())?;
             Ok((start.elapsed().as_secs_f64(), worked, [half.unwrap_or(end), end]))
         }))
     })?;

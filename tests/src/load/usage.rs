@@ -37,17 +37,6 @@ pub fn this_thread() -> i32 {
     gettid().as_raw_pid()
 }
 
-/// Peak resident memory of a process, in bytes.
-///
-/// # Errors
-/// Fails if it has ended.
-pub fn peak_memory(pid: u32) -> Result<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).context("the program has ended")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
-    let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
-    Ok(kib * 1024)
-}
-
 /// The CPUs that this process may use.
 ///
 /// # Errors

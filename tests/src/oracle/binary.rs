@@ -34,6 +34,17 @@ pub fn path() -> Result<PathBuf> {
     bail!("the program rocescope is not built: run `cargo build -p rocescope`, or set ROCESCOPE_BIN to it")
 }
 
+/// Peak resident memory of a process, in bytes.
+///
+/// # Errors
+/// Fails if it has ended.
+pub fn peak_memory(pid: u32) -> Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).context("the program has ended")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kib * 1024)
+}
+
 /// The JSON report of `rocescope replay` over capture files, from standard output.
 ///
 /// # Errors

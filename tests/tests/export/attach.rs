@@ -7,7 +7,8 @@ use std::time::Duration;
 use rocescope_tests::live::attached::Hooks;
 use rocescope_tests::live::program::{Ended, Program, Start};
 use rocescope_tests::live::root_or_skip;
-use rocescope_tests::live::terminal::{PROMPT, Terminal, tmux_or_skip};
+use rocescope_tests::live::terminal::{PROMPT, Terminal};
+use rocescope_tests::needs::installed_or_skip;
 use rocescope_tests::oracle::binary;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -50,7 +51,7 @@ fn is_the_agents_report(socket: &Path, folder: &Path) {
 
 /// The terminal view shows the flows, and its key makes the agent write a dump.
 fn shown_in_a_terminal(socket: &Path, folder: &Path) {
-    if !tmux_or_skip("shown_in_a_terminal") {
+    if !installed_or_skip("shown_in_a_terminal", "tmux") {
         return;
     }
     let before = dumps(folder).len();

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::live::wire::{Link, World};
 use rocescope_tests::live::{frames, root_or_skip};
+use rocescope_tests::load::usage;
+use rocescope_tests::oracle::binary;
 
 use super::{METRICS, get, otlp, world};
 
@@ -27,13 +29,8 @@ const SECONDS: u32 = 60;
 
 /// CPU time in seconds, and peak resident memory in MiB.
 fn used(id: u32) -> (f64, f64) {
-    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
-    let ticks = |at: usize| fields[at].parse::<f64>().unwrap();
-    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    let kib: f64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
-    ((ticks(11) + ticks(12)) / 100.0, kib / 1024.0)
+    let memory = binary::peak_memory(id).unwrap() as f64 / f64::from(1 << 20);
+    (usage::cpu_time(id).unwrap().as_secs_f64(), memory)
 }
 
 /// Takes what is sent and answers as ClickHouse does to an insertion.

@@ -10,15 +10,11 @@ use crate::host::net::netns::NetNs;
 use crate::host::net::packet;
 use crate::host::net::veth::{self, VethEnd};
 
-/// True if a test that needs root can run. Otherwise prints a SKIP line, or fails with CI=true.
-pub(crate) fn root_or_skip(test: &str) -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "{test} must run as root where CI=true");
-        eprintln!("SKIP: {test} needs root");
-    }
-    root
-}
+#[path = "../../../tests/support/needs.rs"]
+#[expect(dead_code, unreachable_pub, reason = "the integration tests need the others")]
+mod needs;
+
+pub(crate) use needs::root_or_skip;
 
 /// A recorded tree in a temporary folder: `(path, content)`, where content of the form `-> target` creates a symbolic
 /// link.
