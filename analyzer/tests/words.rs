@@ -96,6 +96,9 @@ const BANNED_FOR_USERS: &[(&str, &str)] = &[
     ("of it", "the noun"),
     ("resent", "retransmitted"),
     ("judged", "evaluated"),
+    ("in hand", "in progress"),
+    ("hands out", "returns"),
+    ("says how it is", "is the verdict"),
     ("trouble*", "problem, or errors"),
 ];
 

@@ -321,12 +321,12 @@ fn context(facts: &HostFacts, device: &DeviceFacts) -> (Availability, String) {
         "bnxt_re" => {
             return (
                 Availability::No,
-                "bnxt_re hands out 1,088 bytes whose layout is not public; no QP is connected whose context could be read"
+                "bnxt_re returns 1,088 bytes whose layout is not public; no QP is connected whose context could be read"
                     .to_owned(),
             );
         }
         _ if !qp_context::is_decoded(driver) => {
-            return (Availability::No, format!("{driver} hands out no QP context (RES_QP_GET_RAW: EINVAL)"));
+            return (Availability::No, format!("{driver} returns no QP context (RES_QP_GET_RAW: EINVAL)"));
         }
         _ => {}
     }

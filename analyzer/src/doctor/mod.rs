@@ -131,7 +131,7 @@ Doctor has not been tested on RDMA NIC hardware: readers and checks are tested o
 - QP context: the decoders for mlx5 and hns follow the public definitions of the Linux drivers. The rest is learned from the device's own idle
   queue pairs: whether retry counters count down, and whether the acknowledged PSN is the last or the next one. A context that names another peer than the
   kernel does is not used. `doctor` reads the context of one connected queue pair of each device, and says how many bytes came and whether they could be
-  decoded. bnxt_re hands out 1,088 bytes for whose layout no public definition was found (in Linux, rdma-core, iproute2 and Broadcom's own driver): not
+  decoded. bnxt_re returns 1,088 bytes for whose layout no public definition was found (in Linux, rdma-core, iproute2 and Broadcom's own driver): not
   decoded.
 
 ## Checks

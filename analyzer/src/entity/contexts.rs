@@ -91,7 +91,7 @@ pub struct Blamed {
     pub certain: bool,
 }
 
-/// A context that a driver handed out and that cannot be decoded.
+/// A context that a driver returned and that cannot be decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RawContext {

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Files whose imports are not counted, with the reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
-    ("analysis/facts/", "facts hold those of every part, which are worked out from facts"),
-    ("analysis/device_qp.rs", "a queue pair holds what is worked out from it"),
+    ("analysis/facts/", "facts hold those of every part, which are computed from facts"),
+    ("analysis/device_qp.rs", "a queue pair holds what is computed from it"),
     ("cli/record.rs", "recording starts a live run, which names the origin of its rows"),
     ("findings/catalog.rs", "the table of all families, which finds the declaration of a finding"),
     ("findings/finding.rs", "a finding holds its subject and flows, which are taken from findings"),

@@ -183,14 +183,8 @@ fn each_layer_says_what_it_would_need() {
         (MLX5, with(user), "QP context", Availability::No, "CAP_NET_ADMIN is missing"),
         (MLX5, with("proc/sys/kernel/osrelease = 5.4.0"), "QP context", Availability::No, "needs kernel 5.9"),
         (BNXT_RE, with(""), "QP context", Availability::No, "1,088 bytes whose layout is not public"),
-        (IRDMA, with(""), "QP context", Availability::No, "irdma hands out no QP context"),
-        (
-            RXE,
-            with(""),
-            "QP context",
-            Availability::No,
-            "rxe hands out no QP context (RES_QP_GET_RAW: EINVAL)",
-        ),
+        (IRDMA, with(""), "QP context", Availability::No, "irdma returns no QP context"),
+        (RXE, with(""), "QP context", Availability::No, "rxe returns no QP context (RES_QP_GET_RAW: EINVAL)"),
         (MLX5, with(PROBES), "DEVX QPs", Availability::Perhaps, "kprobe of mlx5_cmd_do"),
         (MLX5, with(user), "DEVX QPs", Availability::No, "it needs the QP lives"),
         (

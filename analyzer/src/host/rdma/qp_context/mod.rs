@@ -60,7 +60,7 @@ pub fn refusal(driver: &str, error: &HostError) -> String {
     let driver = if driver.is_empty() { "the driver" } else { driver };
     match error.errno() {
         Some(libc::EPERM | libc::EACCES) => "CAP_NET_ADMIN is missing (EPERM)".to_owned(),
-        Some(libc::EINVAL) => format!("{driver} of this kernel hands out no QP context (EINVAL)"),
+        Some(libc::EINVAL) => format!("{driver} of this kernel returns no QP context (EINVAL)"),
         Some(libc::EOPNOTSUPP) => {
             format!("the device or its firmware does not support dumps of QP contexts ({driver}, EOPNOTSUPP)")
         }

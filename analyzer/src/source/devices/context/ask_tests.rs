@@ -237,7 +237,7 @@ fn a_slow_device_is_asked_less() {
 #[test]
 fn one_refusal_that_holds_for_the_device_is_enough_and_has_its_reason() {
     for (driver, errno, expected, queries) in [
-        ("rxe", libc::EINVAL, "rxe of this kernel hands out no QP context (EINVAL)", 3),
+        ("rxe", libc::EINVAL, "rxe of this kernel returns no QP context (EINVAL)", 3),
         ("mlx5_ib", libc::EPERM, "CAP_NET_ADMIN is missing (EPERM)", 1),
         (
             "mlx5_ib",
