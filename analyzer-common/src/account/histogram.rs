@@ -8,7 +8,7 @@ const SUB_BITS: u32 = 3;
 /// Times below 2 to this power (1,024 ns) share one bucket.
 const FIRST_OCTAVE: u32 = 10;
 /// Times from 2 to this power (17.2 s) share one bucket.
-pub(super) const END_OCTAVE: u32 = 34;
+const END_OCTAVE: u32 = 34;
 /// Number of buckets of a histogram.
 pub const BUCKETS: usize = 2 + (((END_OCTAVE - FIRST_OCTAVE) as usize) << SUB_BITS);
 

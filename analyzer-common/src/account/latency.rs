@@ -13,7 +13,6 @@
 //! Ring entries are exchanged, so that each is removed once. [`LatencyMemory`] abstracts that access: plain
 //! in replay, atomic in the kernel.
 
-use super::histogram::END_OCTAVE;
 pub use super::histogram::{BUCKETS, COMPLETION_BUCKETS, bounds, bucket, completion_bucket, typical_bucket};
 use super::psn::WINDOW;
 use crate::wire::bth::MASK24;
@@ -45,9 +44,13 @@ const REPEATED: u64 = 1 << TIME_BITS;
 const CLASS_SHIFT: u32 = TIME_BITS + 1;
 const PSN_SHIFT: u32 = CLASS_SHIFT + 2;
 
-/// [`Latency::messages`] holds times in the same unit, at most 17.2 s.
-const SENDING_BITS: u32 = END_OCTAVE - UNIT_BITS;
+/// [`Latency::messages`] holds times in the same unit, from 8.6 s on in units of 16.4 us, at most 2.4 hours.
+const SENDING_BITS: u32 = 29;
 const SENDING_MASK: u32 = (1 << SENDING_BITS) - 1;
+/// Bit of a message: its time is in the coarse unit.
+const COARSE: u32 = 1 << SENDING_BITS;
+const COARSE_BITS: u32 = 10;
+const KIND_SHIFT: u32 = SENDING_BITS + 1;
 /// Bit of [`Latency::reading`]: a READ is in progress.
 const READING: u64 = 1 << 63;
 
@@ -368,7 +371,7 @@ pub fn begun(op: Op, duplicate_psn: bool, broken: bool, before: u64, now: u64) -
 }
 
 /// The message that a timed request at `now` ends: 1 + its [`Operation`] in the upper 2 bits, and the time
-/// from its first packet to this one. 0: it ends none, or `begun_ns`, when the flow's open message
+/// from its first packet to this one below. 0: it ends none, or `begun_ns`, when the flow's open message
 /// [began](begun), is unknown. READs and atomics are known by their class.
 #[inline(always)]
 #[must_use]
@@ -377,7 +380,7 @@ pub fn ended_message(opcode: u8, op: Op, begun_ns: u64, now: u64) -> u32 {
     if !op.has(Op::ENDS) || operation > Operation::Send as u32 {
         return 0;
     }
-    let kind = (operation + 1) << SENDING_BITS;
+    let kind = (operation + 1) << KIND_SHIFT;
     if op.has(Op::STARTS) {
         return kind;
     }
@@ -385,7 +388,18 @@ pub fn ended_message(opcode: u8, op: Op, begun_ns: u64, now: u64) -> u32 {
         return 0;
     }
     let units = (now - begun_ns) >> UNIT_BITS;
-    kind | if units > u64::from(SENDING_MASK) { SENDING_MASK } else { units as u32 }
+    if units <= u64::from(SENDING_MASK) {
+        return kind | units as u32;
+    }
+    let coarse = units >> COARSE_BITS;
+    kind | COARSE | if coarse > u64::from(SENDING_MASK) { SENDING_MASK } else { coarse as u32 }
+}
+
+/// The time in an [`ended_message`], in nanoseconds.
+#[inline(always)]
+const fn sending_ns(message: u32) -> u64 {
+    let units = (message & SENDING_MASK) as u64;
+    (if message & COARSE == 0 { units } else { units << COARSE_BITS }) << UNIT_BITS
 }
 
 /// A request that expects a response.
@@ -539,8 +553,8 @@ fn count_response(memory: &mut impl LatencyMemory, entry: u64, message: u32, is_
     if class == CLASS_READ {
         memory.set_reading(READING | entry & TIME_MASK);
     } else if message != 0 {
-        let ns = ns + (u64::from(message & SENDING_MASK) << UNIT_BITS);
-        let operation = (message >> SENDING_BITS) as usize - 1;
+        let ns = ns + sending_ns(message);
+        let operation = (message >> KIND_SHIFT) as usize - 1;
         memory.add_completion(operation, completion_bucket(ns), ns);
     }
 }

@@ -262,9 +262,18 @@ fn a_message_whose_packets_are_missing_is_not_timed() {
 }
 
 #[test]
-fn a_message_longer_than_the_histogram_is_in_its_last_bucket() {
+fn a_message_longer_than_the_histogram_has_its_own_maximum() {
     let op = Op::of(0x08);
-    assert_eq!(ended_message(0x08, op, 16, 1 << 40), (1 << SENDING_BITS) | SENDING_MASK);
+    for (ns, coarse_ns) in [(8 << 30, 0), (16 << 30, 16_384), (3_600_000_000_000, 16_384)] {
+        let message = ended_message(0x08, op, 16, 16 + ns);
+        assert!(ns - sending_ns(message) <= coarse_ns, "{ns}");
+        let mut latency = Latency::EMPTY;
+        on_request(&mut latency, Request { message, ..request(7, CLASS_WRITE_SEND, false) }, ns);
+        on_response(&mut latency, response(7, true), ns + 160);
+        assert!(latency.completion_max_ns[0].abs_diff(ns + 160) <= coarse_ns, "{ns}");
+        assert_eq!(latency.completions[0][completion_bucket(ns + 160)], 1, "{ns}");
+    }
+    assert_eq!(sending_ns(ended_message(0x08, op, 16, u64::MAX)) >> 30, u64::from(SENDING_MASK) >> 16);
     assert_eq!(ended_message(0x08, op, 1 << 40, 16), 0, "the clock went back");
     assert_eq!(ended_message(0x1C, Op::of(0x1C), 16, 32), 0, "FLUSH moves no data");
 }
