@@ -217,8 +217,15 @@ pub fn steps(traffic: &Traffic, ports: &[u16]) -> Result<Steps, NoJob> {
             Err(why) => absent = absent.or(Some(why)),
         }
     }
-    // Steps that go on come before steps that are over.
-    links.sort_by_key(|link| (link.ending.is_over(), std::cmp::Reverse(link.steps.len()), link.link));
+    // Steps that go on come before steps that are over. Of ports with as many steps, the order of the captures on the
+    // command line does not choose.
+    let begin_ns = |link: &LinkSteps| link.steps.first().map(|step| step.start_ns);
+    links.sort_by(|a, b| {
+        (a.ending.is_over().cmp(&b.ending.is_over()))
+            .then_with(|| b.steps.len().cmp(&a.steps.len()))
+            .then_with(|| b.explained.total_cmp(&a.explained))
+            .then_with(|| (b.volume, begin_ns(a), a.link).cmp(&(a.volume, begin_ns(b), b.link)))
+    });
     let all: Vec<Straggler> = links.iter().filter_map(|link| link.straggler).collect();
     let ends = chain::ends(&all, &traffic.pairs, ports);
     let straggler = chain::best(&ends);

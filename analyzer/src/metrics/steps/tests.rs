@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::metrics::traffic::LinkTraffic;
-use crate::metrics::traffic::flowlets::Flowlets;
+use crate::metrics::traffic::flowlets::{EndedFlowlets, Flowlets};
 use crate::metrics::traffic::hosts::Pairs;
 use rocescope_common::abi::Counter;
 use rocescope_common::account::FlowKey;
@@ -318,4 +318,33 @@ fn steps_are_found_again_after_other_traffic() {
     assert!(!found.links[0].ending.is_over(), "{:?}", found.links[0].ending);
     let of_job = found.links[0].steps.iter().filter(|step| step.start_ns >= later * MS).count();
     assert!(of_job + 1 >= whole, "{of_job} of {whole} steps");
+}
+
+/// The same job at two ports, of which the second began a millisecond later, and the captures in the other order.
+#[test]
+fn the_order_of_the_captures_does_not_choose_the_steps() {
+    let of = |first: u64, second: u64| {
+        let shifted = |ms: u64| {
+            let list: Vec<_> =
+                ring(0, 0).into_iter().map(|(a, b, s, e, n)| (a, b, s + ms, e + ms, n)).collect();
+            traffic(&list, 10_000)
+        };
+        let (mut both, other) = (shifted(first), shifted(second));
+        let known = both.pairs.len() as u32;
+        both.pairs.extend(other.pairs.into_iter().map(|mut pair| {
+            pair.link = 1;
+            pair
+        }));
+        let moved = |record: &Record| Record { pair: record.pair + known, ..*record };
+        let of_other: Vec<Record> = other.flowlets.ended.iter().map(moved).collect();
+        let mut ended: Vec<Record> = both.flowlets.ended.iter().copied().chain(of_other).collect();
+        ended.sort_by_key(|record| record.end_ns);
+        both.flowlets.ended = EndedFlowlets::default();
+        ended.into_iter().for_each(|record| both.flowlets.ended.push(record));
+        both.links.extend(other.links);
+        let found = steps(&both, &[]).unwrap();
+        assert_eq!(found.links.len(), 2);
+        found.links[0].steps[0].start_ns / MS
+    };
+    assert_eq!((of(0, 1), of(1, 0)), (1_000, 1_000));
 }
