@@ -1,7 +1,7 @@
 //! The verdict over all findings: the headline of every view.
 
 use super::{Finding, Severity};
-use crate::analysis::{Facts, Flow};
+use crate::analysis::{Ecn, Facts, Flow};
 use crate::util::definition::definitions;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
@@ -10,6 +10,9 @@ definitions! {
     NOTED: f64 = 0.01,
         "Minimum share of retransmissions that the sentence of a healthy verdict mentions",
         "With a window of a hundred packets, a loss of one in ten thousand has this cost";
+    MARKED: f64 = 0.01,
+        "Minimum share of CE-marked packets of retired flows that it mentions as well",
+        "As ecn.congestion_ratio: flows that are gone have no finding of their own";
 }
 
 /// Problems that a healthy verdict excludes.
@@ -156,7 +159,10 @@ impl<'a> Verdict<'a> {
                 (Some(lost), _) => format!("{} lost in {flows}", plural(lost, "packet")),
                 (None, _) => format!("loss unknown of {flows}"),
             };
-            self.detail = format!("{} in the flows of the table; {lost}", self.detail);
+            let marked = retired_marks(facts).map_or_else(String::new, |ratio| {
+                format!(", {} of their packets {}-marked", units::ratio(Some(ratio)), facts.mark())
+            });
+            self.detail = format!("{} in the flows of the table; {lost}{marked}", self.detail);
         }
         self
     }
@@ -169,6 +175,15 @@ impl<'a> Verdict<'a> {
         let command = here.into_iter().find_map(|step| step.command.clone());
         Some(command.unwrap_or_else(|| format!("rocescope explain {}", worst.id)))
     }
+}
+
+/// Share of marked packets in all retired flows together, from [`MARKED`] on.
+fn retired_marks(facts: &Facts) -> Option<f64> {
+    let sum = |of: fn(&Ecn) -> u64| {
+        of(&facts.totals.ecn_data).saturating_sub(facts.flows.iter().map(|flow| of(&flow.ecn_data)).sum())
+    };
+    let ratio = share(sum(|ecn| ecn.ce), sum(Ecn::capable));
+    (ratio >= MARKED).then_some(ratio)
 }
 
 #[cfg(test)]
@@ -264,6 +279,9 @@ mod tests {
         assert!(
             sentence(&[], &facts).ends_with("in the flows of the table; 454 packets lost in 7 retired flows")
         );
+        facts.totals.ecn_data.ce += 300;
+        facts.totals.ecn_data.ect0 += 700;
+        assert!(sentence(&[], &facts).ends_with("7 retired flows, 30.0 % of their packets CE-marked"));
         facts.totals.retired = Retired::default();
         for flow in &mut facts.flows {
             (flow.psn, flow.psn_responses) = (None, None);
