@@ -256,6 +256,9 @@ pub struct BetweenTaps<'a> {
     /// Packets that the second did not see though they reached the receiver, which sent no NAK for them; ACKs and CNPs,
     /// as many as its capture misses of other packets.
     pub missed: u64,
+    /// Packets that passed the first tap while the second saw the same flow, and could not be compared: more may be
+    /// lost.
+    pub not_compared: u64,
     /// First and last time at which a packet passed the first tap and not the second, Unix nanoseconds.
     pub seen_ns: Option<(u64, u64)>,
     /// The flows at the second tap that something did not pass.
@@ -267,6 +270,12 @@ impl BetweenTaps<'_> {
     #[must_use]
     pub fn ratio(&self) -> f64 {
         share(self.vanished, self.packets())
+    }
+
+    /// True if more of them may be lost: one in a hundred packets or more could not be compared.
+    #[must_use]
+    pub const fn is_lower_bound(&self) -> bool {
+        self.not_compared.saturating_mul(100) >= self.packets() && self.not_compared > 0
     }
 
     /// Packets that passed the first tap.
@@ -334,6 +343,7 @@ impl Facts {
                 matched: 0,
                 vanished: 0,
                 missed: 0,
+                not_compared: 0,
                 seen_ns: None,
                 flows: Vec::new(),
             };
@@ -341,6 +351,7 @@ impl Facts {
             sum.matched += tap.packets_matched;
             let near = self.at(from, tap);
             let in_vain = near.is_some_and(|flow| self.ends_in_vain(flow));
+            sum.not_compared += near.map_or(0, |near| self.left_out(near, to, tap));
             let at_end = tap.vanished_at_end.filter(|_| in_vain);
             let vanished = vanished + at_end.unwrap_or(0);
             if vanished == 0 {
@@ -374,6 +385,15 @@ impl Facts {
     /// The flow of two taps at one of them.
     fn at(&self, link: &str, tap: &TapFlow) -> Option<&Flow> {
         self.to_qp(tap.src, tap.dst, tap.dest_qp).filter(|flow| flow.link == *link).last()
+    }
+
+    /// Packets of a flow that were not compared though the second tap saw it for as long as the first: its clock is so
+    /// far behind that they could not wait for it.
+    fn left_out(&self, near: &Flow, to: &str, tap: &TapFlow) -> u64 {
+        let Some(far) = self.at(to, tap) else { return 0 };
+        let [near_ns, far_ns] = [near, far].map(|flow| flow.last_ns.saturating_sub(flow.first_ns));
+        let alike = near_ns.abs_diff(far_ns) <= near_ns.max(far_ns) / 10;
+        tap.not_compared[0].filter(|_| alike).unwrap_or(0)
     }
 
     /// What the captures at taps missed of requests and responses: at the second tap what nobody retransmitted, at the
@@ -497,6 +517,25 @@ mod tests {
         // Retransmissions take the other way as well.
         let (lost, missed) = of(None, 6);
         assert_eq!((lost + missed, lost > 0), (13, true));
+    }
+
+    /// Packets of a flow that passed the second tap too, and were not compared; and the lives of both.
+    #[test]
+    fn packets_that_could_not_wait_make_the_loss_a_lower_bound() {
+        let of = |not_compared: u64, far_last_ns: u64| {
+            let mut facts = Facts::of(&everything(), &Options::default());
+            let flow = facts.flows.iter().find(|flow| flow.psn.is_some() && !flow.is_uc()).unwrap().clone();
+            let at = |link: &str, last_ns| Flow { link: link.into(), first_ns: 0, last_ns, ..flow.clone() };
+            facts.flows = vec![at("a", 1_000), at("b", far_last_ns)];
+            facts.taps = vec![TapFlow {
+                packets_matched: 990,
+                vanished: Some(10),
+                not_compared: [Some(not_compared), Some(0)],
+                ..TapFlow::empty((flow.src, flow.dst, flow.dest_qp), ["a", "b"])
+            }];
+            facts.between_taps().iter().map(BetweenTaps::is_lower_bound).collect::<Vec<_>>()
+        };
+        assert_eq!((of(500, 1_000), of(9, 1_000), of(500, 700)), (vec![true], vec![false], vec![false]));
     }
 
     /// Two hosts at two taps, requests one way and ACKs the other: ACKs that the second capture does not show, where it

@@ -103,6 +103,7 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
     // A different path affects the whole run.
     bad.retain(|one| one.vanished >= limits.vanished && one.ratio() < limits.other_way);
     for one in &mut bad {
+        one.not_compared = if one.is_lower_bound() { one.not_compared } else { 0 };
         one.matched = in_episode(input, one);
     }
     bad.retain(|one| one.ratio() >= limits.ratio);
@@ -112,9 +113,10 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
         one.flows.sort_by_key(|flow| Reverse(lost(flow)));
         let BetweenTaps { from, to, src, dst, vanished, .. } = &one;
         let diagnosis = format!(
-            "Loss between {} and {}: {} of {} ({})",
+            "Loss between {} and {}: {}{} of {} ({})",
             short(from),
             short(to),
+            if one.not_compared > 0 { "at least " } else { "" },
             units::count(*vanished),
             plural(one.packets(), what_is_lost(&one)),
             units::ratio(Some(one.ratio()))
