@@ -64,6 +64,10 @@ pub(crate) struct Tap {
     pub(crate) format: Format,
     /// Clock error of the capturing host.
     pub(crate) ahead_ns: u64,
+    /// Its clock is set at this time, by this many nanoseconds.
+    pub(crate) set: (u64, i64),
+    /// Its clock is faster by this ratio.
+    pub(crate) drift_ppm: u64,
     /// Captures only this time range of the simulation.
     pub(crate) range: (u64, u64),
     /// Rate of packets that the capture misses, in ppm.
@@ -84,6 +88,8 @@ impl Tap {
             layer: Layer::Ethernet,
             format: Format::Pcap,
             ahead_ns: 0,
+            set: (u64::MAX, 0),
+            drift_ppm: 0,
             range: (0, u64::MAX),
             misses_ppm: 0,
             counted: Counted::default(),
@@ -98,7 +104,7 @@ impl Tap {
             return;
         }
         self.count(packet);
-        let time = EPOCH_NS + now + self.ahead_ns;
+        let time = self.clock(now);
         let mut bytes = Vec::with_capacity(self.snap as usize);
         let len = frame::write(packet, ends, self.layer, self.snap, &mut bytes);
         self.counted.bytes += if packet.is_roce() { u64::from(len) } else { 0 };
@@ -121,6 +127,12 @@ impl Tap {
                 self.bytes.extend((32 + padded).to_le_bytes());
             }
         }
+    }
+
+    /// What the clock of the capturing host shows.
+    fn clock(&self, now: u64) -> u64 {
+        let time = EPOCH_NS + now + self.ahead_ns + now / 1_000_000 * self.drift_ppm;
+        if now >= self.set.0 { time.saturating_add_signed(self.set.1) } else { time }
     }
 
     fn count(&mut self, packet: &Packet) {

@@ -14,7 +14,9 @@ mod fabrics;
 mod faults;
 mod jobs;
 mod loss;
+mod odd;
 mod path;
+mod several;
 mod timeouts;
 mod uplinks;
 
@@ -24,7 +26,7 @@ type Entry = (&'static str, &'static str, fn(&mut Lab));
 /// Faults with their truth, then clean controls.
 #[must_use]
 pub fn all() -> Vec<Scenario> {
-    let tables: [&[Entry]; 12] = [
+    let tables: [&[Entry]; 14] = [
         loss::ALL,
         timeouts::ALL,
         path::ALL,
@@ -34,6 +36,8 @@ pub fn all() -> Vec<Scenario> {
         faults::ALL,
         ends::ALL,
         controls::ALL,
+        odd::ALL,
+        several::ALL,
         collectives::ALL,
         fabrics::ALL,
         compared::ALL,
