@@ -96,8 +96,12 @@ impl Reading {
         }
     }
 
+    /// Leaves out a value that is none: ionic's driver gives all ones for what the firmware does not count
+    /// (`ionic_v1_stat_val` of hw/ionic/ionic_hw_stats.c), and no counter comes so far.
     fn insert(&mut self, source: Source, name: String, value: u64) {
-        self.0.insert((source, name), value);
+        if value != u64::MAX {
+            self.0.insert((source, name), value);
+        }
     }
 
     /// True if there is such a counter.
@@ -208,6 +212,14 @@ mod tests {
         assert_eq!(added.get(&(Source::Hardware, "out_of_sequence".into())), Some(&Some(16)));
         assert_eq!(added.get(&(Source::Ethtool, "out_of_sequence".into())), Some(&None));
         assert_eq!(added.len(), 2, "a counter that was not there before added nothing known");
+    }
+
+    #[test]
+    fn all_ones_are_no_count() {
+        let mut reading = Reading::default();
+        reading.add(Source::Hardware, [("tx_rdma_retx_pkts".to_owned(), u64::MAX), ("seen".to_owned(), 5)]);
+        let names: Vec<_> = reading.counters(Some("ionic_rdma")).into_iter().map(|one| one.name).collect();
+        assert_eq!(names, ["seen"]);
     }
 
     #[test]

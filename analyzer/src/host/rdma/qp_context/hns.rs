@@ -4,7 +4,8 @@
 //! public and stay unread); the first kernels with it returned a list of 34 selected fields. Source: Linux 6.12,
 //! drivers/infiniband/hw/hns/hns_roce_hw_v2.h (`QPC_*`: highest and lowest bit); which of them are set to the first
 //! PSN and to the retry counts: `hns_roce_v2_modify_qp` and its helpers in hns_roce_hw_v2.c. Little-endian words; bit
-//! 0 is the lowest of the first.
+//! 0 is the lowest of the first. `QPC_AT` stays unread: on HIP08 the driver adds 10 to the timeout's exponent
+//! (`check_qp_timeout_cfg_range`), and nothing in the context tells the two kinds apart.
 
 use super::fields::{Field, QpContext, address, byte, field, fill, mtu};
 
@@ -17,7 +18,6 @@ const FIELDS: &[Field] = &[
     field("QPC_TC", 168, 8, |c, v| c.dscp = Some(byte(v) >> 2)),
     field("QPC_MTU", 188, 4, |c, v| c.path_mtu = mtu(v)),
     field("QPC_SL", 212, 4, |c, v| c.priority = Some(byte(v) & 7)),
-    field("QPC_AT", 219, 5, |c, v| c.timeout = Some(byte(v))),
     field("QPC_UDPSPN", 400, 16, |c, v| c.udp_port = u16::try_from(v).ok().filter(|port| *port != 0)),
     field("QPC_DQPN", 416, 24, |c, v| c.rqpn = Some(v)),
     field("QPC_QP_ST", 477, 3, |c, v| c.state = state(v)),

@@ -332,7 +332,7 @@ const HNS: &[(usize, usize, u32)] = &[
     (175, 168, 106),    // QPC_TC
     (191, 188, 3),      // QPC_MTU
     (215, 212, 3),      // QPC_SL
-    (223, 219, 17),     // QPC_AT
+    (223, 219, 17),     // QPC_AT, with another meaning on HIP08
     (415, 400, 50_000), // QPC_UDPSPN
     (439, 416, 77),     // QPC_DQPN
     (479, 477, 3),      // QPC_QP_ST
@@ -354,7 +354,7 @@ fn contexts_of_hns_are_read_in_each_form() {
     for length in [256, 512, 576] {
         let context = decode("hns_roce", &hns(HNS, length), 1, Some(77)).unwrap();
         assert_eq!((context.state, context.dscp, context.path_mtu), (Some("RTS"), Some(26), Some(1_024)));
-        assert_eq!((context.priority, context.timeout, context.udp_port), (Some(3), Some(17), Some(50_000)));
+        assert_eq!((context.priority, context.timeout, context.udp_port), (Some(3), None, Some(50_000)));
         assert_eq!(
             (context.next_send_psn, context.acked_psn, context.next_recv_psn),
             (Some(900), Some(890), Some(5))
