@@ -3,7 +3,7 @@
 //!
 //! They run for control verbs only, never for a packet or a work request. A call is recorded when it
 //! returns, because addresses are resolved in between; its arguments wait in `CALLS` until then. The
-//! programs know ten offsets, which user space sets, and copy the structures whole.
+//! programs know a few offsets, which user space sets, and copy the structures whole.
 #![no_std]
 #![no_main]
 #![expect(unsafe_code, reason = "kernel memory is read through pointers that the helpers check")]
@@ -41,6 +41,11 @@ static QP_COUNTS: PerCpuArray<u64, { count::COUNTS as usize }> = PerCpuArray::ne
 #[btf_map]
 static CALLS: LruHashMap<u64, Call, CALLS_MAX, OF_EACH_CPU> = LruHashMap::new();
 
+/// Queue pairs that are being destroyed, by thread. Within that of mlx5's for management, the driver destroys others:
+/// then nothing is said about the outer one, which has no other return.
+#[btf_map]
+static DESTROYS: LruHashMap<u64, u64, CALLS_MAX, OF_EACH_CPU> = LruHashMap::new();
+
 /// Calls within which the driver calls the same verb for another queue pair, by thread: mlx5 has a hidden queue pair
 /// behind each of those for management (GSI), and modifies it so.
 #[btf_map]
@@ -63,6 +68,10 @@ static DEVICE_NAME_AT: Global<u32> = Global::new(ABSENT);
 static QP_SGID: Global<u32> = Global::new(ABSENT);
 #[unsafe(no_mangle)]
 static QP_REAL: Global<u32> = Global::new(ABSENT);
+#[unsafe(no_mangle)]
+static QP_TASK: Global<u32> = Global::new(ABSENT);
+#[unsafe(no_mangle)]
+static TASK_TGID: Global<u32> = Global::new(ABSENT);
 #[unsafe(no_mangle)]
 static GID_AT: Global<u32> = Global::new(ABSENT);
 #[unsafe(no_mangle)]
@@ -161,7 +170,22 @@ pub fn rocescope_qp_destroyed(ctx: ProbeContext) -> u32 {
     }
     add(count::ENTERED);
     add(count::RETURNED);
+    let _full = DESTROYS.insert(bpf_get_current_pid_tgid(), qp, 0);
     record(kind::DESTROYED, &Call { qp, attr: 0, time_ns: 0, mask: 0, kind: 0 }, 0, 0);
+    0
+}
+
+/// A queue pair was destroyed, or that failed: then it exists still, and its memory with it.
+#[kretprobe]
+pub fn rocescope_qp_kept(ctx: RetProbeContext) -> u32 {
+    let thread = bpf_get_current_pid_tgid();
+    // SAFETY: the entry belongs to this thread alone.
+    let Some(qp) = (unsafe { DESTROYS.get(thread) }).copied() else { return 0 };
+    let _gone = DESTROYS.remove(thread);
+    let result: i32 = ctx.ret();
+    if result != 0 {
+        record(kind::DESTROYED, &Call { qp, attr: 0, time_ns: 0, mask: 0, kind: 0 }, result, 0);
+    }
     0
 }
 
@@ -302,7 +326,8 @@ fn record(kind: u8, call: &Call, result: i32, event: u32) {
         (*record).time_ns = now;
         (*record).duration_ns = if call.time_ns == 0 { 0 } else { now.wrapping_sub(call.time_ns) };
         (*record).cgroup = cgroup();
-        (*record).pid = (bpf_get_current_pid_tgid() >> 32) as u32;
+        (*record).pid =
+            if kind == kind::QUERIED { maker(call.qp) } else { (bpf_get_current_pid_tgid() >> 32) as u32 };
         (*record).mask = call.mask as u32;
         (*record).result = result;
         (*record).event = event;
@@ -325,6 +350,13 @@ fn record(kind: u8, call: &Call, result: i32, event: u32) {
     // Without a wakeup: user space polls. The wakeup is an interrupt on this CPU, after which the kernel runs
     // what waits there, a driver's completions among it; while a probe runs it skips the probes of those.
     entry.submit(u64::from(BPF_RB_NO_WAKEUP));
+}
+
+/// The process that made a queue pair; 0 for the kernel's own. RDMA netlink names the thread, as long as that runs.
+#[inline(always)]
+fn maker(qp: u64) -> u32 {
+    let task = of(qp, QP_TASK.load());
+    if task == 0 { 0 } else { pointer(task, TASK_TGID.load()) as u32 }
 }
 
 /// The pointer in a field; 0 when there is none.

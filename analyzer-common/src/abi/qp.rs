@@ -55,9 +55,11 @@ pub mod kind {
     pub const CREATED: u8 = 1;
     /// A queue pair was modified, or that failed (`ib_modify_qp_with_udata`, `ib_modify_qp`).
     pub const MODIFIED: u8 = 2;
-    /// A queue pair is about to go (`ib_destroy_qp_user`); not one of its handles, if BTF has `ib_qp.real_qp`.
+    /// A queue pair is about to go (`ib_destroy_qp_user`), or, with a result, it did not and exists still; not one of
+    /// its handles, if BTF has `ib_qp.real_qp`.
     pub const DESTROYED: u8 = 3;
-    /// The attributes of a queue pair as its device reports them (`ib_query_qp`), asked for by rocescope.
+    /// The attributes of a queue pair as its device reports them (`ib_query_qp`), asked for by rocescope; `pid` is the
+    /// process that made it.
     pub const QUERIED: u8 = 4;
     /// An asynchronous event of a queue pair (`ib_uverbs_qp_event_handler`).
     pub const EVENT: u8 = 5;
@@ -78,7 +80,8 @@ pub struct QpRecord {
     pub duration_ns: u64,
     /// Control group of the calling process, in the unified hierarchy.
     pub cgroup: u64,
-    /// Calling process, in the initial PID namespace.
+    /// Calling process, in the initial PID namespace; in a record of [`kind::QUERIED`] the one that made the queue pair,
+    /// or 0.
     pub pid: u32,
     /// Attributes that were given (`enum ib_qp_attr_mask`); of a queue pair that was made, [`BY_PROCESS`] or 0.
     pub mask: u32,
@@ -222,6 +225,10 @@ pub struct QpLayout {
     pub qp_sgid: u32,
     /// `ib_qp.real_qp`, or [`ABSENT`].
     pub qp_real: u32,
+    /// `ib_qp.res.task`: the thread that made it, whose structure stays when it has ended; or [`ABSENT`].
+    pub qp_task: u32,
+    /// `task_struct.tgid`, or [`ABSENT`].
+    pub task_tgid: u32,
     /// `ib_gid_attr.gid`.
     pub gid: u32,
     /// `ib_event.device`.

@@ -21,6 +21,9 @@ pub struct QpLives {
     pub under_way: u64,
     /// Records lost because rocescope was late. Unit: records.
     pub dropped: u64,
+    /// Runs of probes that the kernel skipped, because another probe or tracing program ran on the same CPU at that time:
+    /// verbs and events that were not seen at all. Unit: runs. Null: the kernel does not count them (before 6.7).
+    pub skipped: Option<u64>,
     /// Queue pairs that there was no room to follow or keep. Unit: queue pairs.
     pub qps_left_out: u64,
     /// Queue pairs that were made and are not listed, because the kernel has no number for them (mlx5's DCT). Unit:
@@ -86,6 +89,7 @@ pub(super) fn lives(devices: &Devices, listed: &[Device]) -> Option<QpLives> {
         missed_returns: lives.calls.missed_returns,
         under_way: lives.calls.under_way,
         dropped: lives.calls.dropped,
+        skipped: lives.calls.skipped,
         qps_left_out: lives.qps_left_out,
         unnumbered: lives.unnumbered,
         events_left_out: lives.events_left_out,

@@ -23,6 +23,9 @@ pub const DEVX: &str = "devx";
 /// What the names of events begin with that are commands past the verbs.
 pub const PAST_VERBS: &str = "DEVX ";
 
+/// Name of the event in which a queue pair was not destroyed.
+pub const DESTROY: &str = "destroy";
+
 /// End of a queue pair: its process, or the kernel after that process, destroyed it.
 pub const DESTROYED: &str = "destroyed";
 
@@ -50,7 +53,7 @@ pub struct QpLife {
     pub device: String,
     /// Queue pair number.
     pub lqpn: u32,
-    /// Maker: [`VERBS`], [`KERNEL`] or [`DEVX`]; `None` for one made before the run.
+    /// Maker: [`VERBS`], [`KERNEL`] or [`DEVX`]; `None` for one made before the run, unless a query showed a process.
     pub origin: Option<&'static str>,
     /// Port, from 1; `None` when not chosen yet.
     pub port: Option<u32>,
@@ -109,7 +112,8 @@ pub struct QpControl {
     pub dscp: Option<u8>,
     /// Path MTU. Unit: bytes. Null: as `dst`.
     pub path_mtu: Option<u32>,
-    /// Transport timeout, 4.096 µs · 2^n; 0 for never. Unit: ns. Null: as `dst`.
+    /// Transport timeout as set, 4.096 µs · 2^n; 0 for never. irdma takes it and waits as its firmware does. Unit: ns.
+    /// Null: as `dst`.
     pub timeout_ns: Option<u64>,
     /// Retries after a timeout or a sequence error. Unit: retries. Null: as `dst`.
     pub retry_cnt: Option<u8>,
@@ -167,6 +171,13 @@ impl QpControl {
     }
 }
 
+/// The port of a queue pair for management: each port of a device has its own of these numbers (QP0 for subnet management,
+/// QP1 for general services, GSI). `None` for all others, which are known by their numbers alone.
+#[must_use]
+pub fn own_port(lqpn: u32, port: Option<u32>) -> Option<u32> {
+    port.filter(|_| lqpn <= 1)
+}
+
 /// The transport timeout of this exponent. Unit: ns.
 #[must_use]
 pub fn timeout_ns(exponent: u8) -> u64 {
@@ -195,7 +206,7 @@ pub struct QpEvent {
     pub time_ns: u64,
     /// Number of the queue pair. Null: an event of the port, or the queue pair was not made.
     pub lqpn: Option<u32>,
-    /// Asynchronous event (`QP_FATAL`, `PORT_ERR` …), the verb that failed (`modify to RTR`), `RTS to ERR`: a
+    /// Asynchronous event (`QP_FATAL`, `PORT_ERR` …), the verb that failed (`modify to RTR`, `destroy`), `RTS to ERR`: a
     /// query found the queue pair in the error state, and no verb had asked for it; or `error reason`: its driver says
     /// why it is in that state.
     pub event: String,
@@ -233,6 +244,9 @@ pub struct Calls {
     pub may_end: u64,
     /// Records lost because user space was late.
     pub dropped: u64,
+    /// Runs of probes that the kernel skipped, because another probe ran on the same CPU; `None` if it does not count
+    /// them (before 6.7).
+    pub skipped: Option<u64>,
     /// Probes that could not be attached, each with the reason.
     pub absent: Vec<(String, String)>,
     /// Fields of structures that the kernel's types do not have: what they say is unknown of each queue pair.
@@ -268,6 +282,7 @@ impl Calls {
         for (now, before) in counts {
             *now = now.saturating_add(before);
         }
+        self.skipped = self.skipped.map(|now| now.saturating_add(earlier.skipped.unwrap_or(0)));
         self
     }
 }

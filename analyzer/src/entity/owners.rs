@@ -37,6 +37,18 @@ pub struct QpOwner {
 }
 
 impl QpOwner {
+    /// True if its process or kernel module is known.
+    fn has_maker(&self) -> bool {
+        self.pid.is_some() || self.comm.is_some()
+    }
+
+    /// Takes over the process: the kernel's list names the thread that made it, and nobody when that has ended.
+    fn take_maker(&mut self, earlier: &Self) {
+        if !self.has_maker() {
+            (self.pid, self.comm, self.pod) = (earlier.pid, earlier.comm.clone(), earlier.pod.clone());
+        }
+    }
+
     /// The job that it works for: that of Slurm, or that of its pod; `None` where it is not known.
     #[must_use]
     pub fn job(&self) -> Option<&str> {
@@ -109,6 +121,15 @@ impl Owners {
             if self.all.len() >= MOST {
                 break;
             }
+            let known = earlier
+                .addresses
+                .get(&owner.device)
+                .and_then(|all| self.by_local.get(&(*all.first()?, owner.lqpn)).copied().flatten());
+            if let Some(now) = known.and_then(|index| self.all.get_mut(index))
+                && (&now.device, now.rqpn) == (&owner.device, owner.rqpn)
+            {
+                now.take_maker(owner);
+            }
             let is_same = |index: &usize| self.all.get(*index).is_some_and(|now| now.device == owner.device);
             let addresses = earlier.addresses.get(&owner.device).cloned().unwrap_or_default();
             let mut ends = addresses.iter().map(|address| (*address, owner.lqpn));
@@ -134,11 +155,18 @@ impl Owners {
 
     /// True when [`Owners::learn`] would change nothing.
     #[must_use]
-    pub fn knows(&self, device: &str, (lqpn, rqpn): (u32, u32), made_in: Option<&Option<String>>) -> bool {
+    pub fn knows(
+        &self,
+        device: &str,
+        (lqpn, rqpn): (u32, u32),
+        (pid, made_in): (Option<u32>, Option<&Option<String>>),
+    ) -> bool {
         let address = self.addresses.get(device).and_then(|all| all.first());
         let index = address.and_then(|address| *self.by_local.get(&(*address, lqpn))?);
         index.and_then(|index| self.all.get(index)).is_some_and(|known| {
-            known.device == device && known.rqpn == Some(rqpn) && made_in.is_none_or(|pod| *pod == known.pod)
+            let is_named = known.has_maker() || pid.is_none();
+            let is_same = known.device == device && known.rqpn == Some(rqpn);
+            is_named && is_same && made_in.is_none_or(|pod| *pod == known.pod)
         })
     }
 
@@ -160,6 +188,9 @@ impl Owners {
                 let Some(known) = known.filter(|known| known.rqpn.is_none_or(|peer| peer == rqpn)) else {
                     return;
                 };
+                if !known.has_maker() {
+                    known.take_maker(&owner());
+                }
                 if let Some(pod) = made_in.filter(|pod| **pod != known.pod) {
                     known.pod.clone_from(pod);
                 }
@@ -257,9 +288,14 @@ mod tests {
         known.learn("mlx5_0", (17, 40), None, || unreachable!("it is known"));
         known.learn("mlx5_0", (18, 41), None, || owner("mlx5_0", 18, Some(41), 200));
         known.learn("mlx5_0", (18, 50), None, || unreachable!("the newest comes first"));
-        assert!(known.knows("mlx5_0", (17, 40), None) && known.knows("mlx5_0", (18, 41), Some(&None)));
-        assert!(!known.knows("mlx5_0", (18, 50), None) && !known.knows("mlx5_1", (18, 41), None));
-        assert!(!known.knows("mlx5_0", (18, 41), Some(&Some("trainer-0".into()))));
+        assert!(
+            known.knows("mlx5_0", (17, 40), (None, None))
+                && known.knows("mlx5_0", (18, 41), (None, Some(&None)))
+        );
+        assert!(
+            !known.knows("mlx5_0", (18, 50), (None, None)) && !known.knows("mlx5_1", (18, 41), (None, None))
+        );
+        assert!(!known.knows("mlx5_0", (18, 41), (None, Some(&Some("trainer-0".into())))));
         known.learn("elsewhere", (19, 42), None, || owner("elsewhere", 19, Some(42), 300));
         let sender = |qp| {
             let owned = known.of(&flow("10.0.0.1", "10.0.0.9", qp), OUT, true)?;
@@ -282,6 +318,25 @@ mod tests {
         assert_eq!(pod_of(None).as_deref(), Some("trainer-0"), "its process is there now");
         assert_eq!(pod_of(Some(None)), None, "of the host when it was made");
         assert_eq!(pod_of(Some(Some("job"))).as_deref(), Some("job"));
+    }
+
+    /// The kernel names the thread that made a queue pair, and nobody when that has ended.
+    #[test]
+    fn a_queue_pair_whose_thread_has_ended_keeps_its_process() {
+        let named = QpOwner { comm: Some("train".into()), ..owner("mlx5_0", 17, Some(40), 100) };
+        let nameless = |lqpn, rqpn| QpOwner { pid: None, ..owner("mlx5_0", lqpn, Some(rqpn), 0) };
+        let before = owners(vec![named.clone(), owner("mlx5_0", 18, Some(41), 200)]);
+        // Another one has the second number.
+        let now = owners(vec![nameless(17, 40), nameless(18, 50)]).with_gone(&before);
+        assert_eq!((&now.all()[0], now.all()[1].pid), (&named, None));
+        // One that the control path knows.
+        let mut now = owners(vec![nameless(17, 40)]);
+        assert!(
+            now.knows("mlx5_0", (17, 40), (None, None)) && !now.knows("mlx5_0", (17, 40), (Some(100), None))
+        );
+        now.learn("mlx5_0", (17, 40), None, || named.clone());
+        assert_eq!(now.all(), [named]);
+        assert!(now.knows("mlx5_0", (17, 40), (Some(100), None)));
     }
 
     #[test]

@@ -2,8 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rocescope::util::system::{KernelVersion, kernel_version};
 use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::soft_roce::lab::{FAR, NEAR};
+use rocescope_tests::soft_roce::qps;
 use rocescope_tests::soft_roce::report::count;
 use rocescope_tests::soft_roce::verbs::{QueuePair, Settings};
 use rustix::process::Signal;
@@ -39,6 +41,38 @@ fn a_verb_that_waits_is_under_way_and_not_missed() {
     });
     let (last, _) = ended(program);
     assert_eq!((&last["qp_lives"]["missed_returns"], &last["qp_lives"]["under_way"]), (&0.into(), &0.into()));
+}
+
+/// The kernel's list names the thread that made a queue pair, and nobody when that has ended.
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn a_queue_pair_whose_thread_has_ended_has_its_process() {
+    let ends = Ends::open();
+    let [near, far] = std::thread::scope(|scope| {
+        let made = scope.spawn(|| {
+            let (near, far) = ends.connection(|to| to);
+            let numbers = [near.number(), far.number()];
+            // They end with their devices.
+            std::mem::forget((near, far));
+            numbers
+        });
+        made.join().unwrap()
+    });
+    let shown = qps::shown().unwrap();
+    let nameless = |device: &str, lqpn| {
+        let found = shown.iter().find(|qp| qp.device == device && qp.lqpn == lqpn).unwrap();
+        assert_eq!((found.pid, found.comm.as_deref()), (None, None), "{found:?}");
+    };
+    nameless(NEAR.device, near);
+    nameless(FAR.device, far);
+    let (report, _) = ended(live(&[]));
+    let comm = std::fs::read_to_string("/proc/self/comm").unwrap();
+    for (end, qpn) in [(NEAR, near), (FAR, far)] {
+        let life = life(&report, end, qpn);
+        let maker = (&life["pid"], &life["comm"], &life["origin"]);
+        assert_eq!(maker, (&std::process::id().into(), &comm.trim().into(), &"verbs".into()), "{life}");
+    }
+    assert_eq!(report["qp_lives"]["skipped"].is_u64(), kernel_version() >= Some(KernelVersion::new(6, 7, 0)));
 }
 
 #[test]

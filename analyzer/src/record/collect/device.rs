@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::qp::{MOST, is_seen};
 use super::{Interval, Origin, text};
-use crate::analysis::{Device, DeviceQp, QpSource};
+use crate::analysis::{Device, DeviceQp, QpSource, own_port};
 use crate::record::cell::Time;
 use crate::record::registry::{DeviceSecond, Event, QpLife, Rows};
 use crate::report::Report;
@@ -14,8 +14,8 @@ use crate::util::shared::Shared;
 
 /// Device, port, source, counter, direction and priority.
 type CounterKey = (String, Option<u32>, String, String, Option<&'static str>, Option<u8>);
-/// Device, queue pair number and time of creation.
-type QpKey = (String, u32, Option<u64>);
+/// Device, queue pair number, port of one for management, and time of creation.
+type QpKey = (String, u32, Option<u32>, Option<u64>);
 
 /// State of the devices at the latest report.
 #[derive(Debug, Default)]
@@ -48,11 +48,11 @@ impl Devices {
             return self.events(origin, sample, &mut rows.events);
         }
         let present = self.qps.iter().filter(|(_, (_, present))| *present);
-        let numbers: Set<(String, u32)> =
-            present.map(|((device, lqpn, _), _)| (device.clone(), *lqpn)).collect();
-        self.qps.retain(|(device, lqpn, _), (life, present)| {
+        let numbers: Set<(String, u32, Option<u32>)> =
+            present.map(|((device, lqpn, port, _), _)| (device.clone(), *lqpn, *port)).collect();
+        self.qps.retain(|(device, lqpn, port, _), (life, present)| {
             // A row of another queue pair with the number, or of itself without its creation, replaces it.
-            let is_replaced = || numbers.contains(&(device.clone(), *lqpn));
+            let is_replaced = || numbers.contains(&(device.clone(), *lqpn, *port));
             if !*present && life.ended.is_none() && !is_replaced() {
                 rows.qp_lives.push(QpLife { t: at.t, gone: Some(1), ..life.clone() });
             }
@@ -113,7 +113,8 @@ impl Devices {
     fn qps(&mut self, origin: &Origin, at: Interval, device: &Device, rows: &mut Vec<QpLife>) {
         for qp in device.qps.iter().filter(|qp| is_seen(qp)) {
             let now = life(origin, at, device, qp);
-            let key = (device.name.clone(), qp.lqpn, qp.control.created_ns);
+            let port = own_port(qp.lqpn, device.port);
+            let key = (device.name.clone(), qp.lqpn, port, qp.control.created_ns);
             if let Some((known, present)) = self.qps.get_mut(&key) {
                 *present = true;
                 if *known == (QpLife { t: known.t, ..now.clone() }) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::listed::QueuePairs;
 use crate::entity::lives::{
-    Calls, DESTROYED, DEVX, ERROR, GONE, Lives, QpControl, QpEvent, QpLife, TO_ERROR, VERBS,
+    Calls, DESTROYED, DEVX, ERROR, GONE, Lives, QpControl, QpEvent, QpLife, TO_ERROR, VERBS, own_port,
 };
 use crate::entity::owners::QpOwner;
 use crate::host::rdma::nldev::QueuePair;
@@ -50,15 +50,23 @@ pub enum Change {
         device: String,
         /// Number of the queue pair on the device.
         lqpn: u32,
+        /// Port of one for management.
+        port: Option<u32>,
         /// Time, Unix nanoseconds.
         time_ns: u64,
     },
+    /// The verb that was to destroy it failed, so that it exists still.
+    Kept(QpEvent),
     /// The device reported an event of a queue pair.
     Event(QpEvent),
 }
 
-/// Device and number of a queue pair.
-type Key = (String, u32);
+/// Device and number of a queue pair; of one for management also the port.
+type Key = (String, u32, Option<u32>);
+
+fn key(life: &QpLife) -> Key {
+    (life.device.clone(), life.lqpn, own_port(life.lqpn, life.port))
+}
 
 /// A queue pair that exists.
 #[derive(Debug, Default)]
@@ -110,7 +118,8 @@ impl Follower {
         match change {
             Change::Is(life, call) => self.set(life, call),
             Change::Found(life, query) => self.found(life, query),
-            Change::Ended { device, lqpn, time_ns } => self.destroyed(device, lqpn, time_ns),
+            Change::Ended { device, lqpn, port, time_ns } => self.destroyed((device, lqpn, port), time_ns),
+            Change::Kept(event) => self.kept(event),
             Change::Event(event) => self.event(event),
         }
     }
@@ -128,7 +137,7 @@ impl Follower {
             self.changed = true;
             return;
         }
-        let key = (new.device.clone(), new.lqpn);
+        let key = key(&new);
         if new.control.created_ns.is_some()
             && let Some(mut before) = self.alive.remove(&key)
         {
@@ -163,7 +172,7 @@ impl Follower {
         if !life.has_number() {
             return;
         }
-        let key = (life.device.clone(), life.lqpn);
+        let key = key(&life);
         if !self.alive.contains_key(&key) {
             self.revive(&key);
         }
@@ -183,6 +192,10 @@ impl Follower {
             life.state = None;
         }
         let was_connected = matches!(known.life.state, Some("RTR" | "RTS" | "SQD"));
+        // Its maker was seen.
+        if known.life.control.created_ns.is_some() {
+            (life.origin, life.pid, life.comm, life.pod) = (None, None, None, None);
+        }
         if was_connected && life.state == Some("ERR") {
             let unseen = self.missed[1].saturating_add(self.outstanding).saturating_sub(known.missed);
             let is_first = known.life.control.end.is_none();
@@ -203,7 +216,7 @@ impl Follower {
 
     /// The NIC's own context showed this state of a queue pair: one that is followed on the control path.
     pub fn shown(&mut self, life: QpLife, query: Span) {
-        if self.alive.contains_key(&(life.device.clone(), life.lqpn)) {
+        if self.alive.contains_key(&key(&life)) {
             self.found(life, query);
         }
     }
@@ -227,10 +240,11 @@ impl Follower {
         self.changed |= known.life.update(life);
     }
 
-    fn destroyed(&mut self, device: String, lqpn: u32, time_ns: u64) {
+    fn destroyed(&mut self, key: Key, time_ns: u64) {
         self.changed = true;
-        let known = self.alive.remove(&(device.clone(), lqpn)).map(|known| known.life);
-        let mut life = known.unwrap_or(QpLife { device, lqpn, ..QpLife::default() });
+        let known = self.alive.remove(&key).map(|known| known.life);
+        let (device, lqpn, port) = key;
+        let mut life = known.unwrap_or(QpLife { device, lqpn, port, ..QpLife::default() });
         if !life.has_number() {
             return;
         }
@@ -239,9 +253,24 @@ impl Follower {
         self.end(life);
     }
 
+    /// A queue pair was not destroyed, after all: its end was noted when the verb began.
+    fn kept(&mut self, event: QpEvent) {
+        if let Some(lqpn) = event.lqpn {
+            let key = (event.device.clone(), lqpn, own_port(lqpn, event.port));
+            let is_it = |life: &QpLife| key == self::key(life) && life.control.ended_ns.is_some();
+            let at = self.ended.iter().rposition(is_it).filter(|_| !self.alive.contains_key(&key));
+            if let Some(mut life) = at.and_then(|at| self.ended.remove(at)) {
+                life.control.ended_ns = None;
+                life.control.end = life.control.end.filter(|end| *end != DESTROYED);
+                self.alive.insert(key, Alive { life, known_ns: event.time_ns, ..Alive::default() });
+            }
+        }
+        self.event(event);
+    }
+
     fn event(&mut self, mut event: QpEvent) {
         self.changed = true;
-        let key = event.lqpn.map(|lqpn| (event.device.clone(), lqpn));
+        let key = event.lqpn.map(|lqpn| (event.device.clone(), lqpn, own_port(lqpn, event.port)));
         if let Some(known) = key.and_then(|key| self.alive.get_mut(&key)) {
             known.known_ns = known.known_ns.max(event.time_ns);
             let life = &mut known.life;
@@ -265,22 +294,23 @@ impl Follower {
     pub fn listed(&mut self, found: &QueuePairs) {
         self.lists += 1;
         let at = Span { began_ns: found.began_ns, ended_ns: found.began_ns };
-        for (_, owner) in &found.list {
-            let key = (owner.device.clone(), owner.lqpn);
+        for (qp, owner) in &found.list {
+            let key = (owner.device.clone(), owner.lqpn, own_port(owner.lqpn, qp.port));
             if !self.alive.contains_key(&key) {
                 self.revive(&key);
             }
             let Some(known) = self.alive.get_mut(&key) else { continue };
             (known.was_listed, known.list, known.absent) = (true, self.lists, (0, 0));
-            if owner.pid.is_some() && known.life.pid.is_none() {
-                let life = &mut known.life;
+            let life = &mut known.life;
+            if owner.pid.is_some() && (life.pid.is_none() || life.comm.is_none() && life.pid == owner.pid) {
                 (life.pid, life.comm, life.pod) = (owner.pid, owner.comm.clone(), owner.pod.clone());
                 self.changed = true;
             }
             // Its query mostly has a record, too.
             if known.life.state != owner.state && known.shown.ended_ns < at.began_ns {
                 let state = owner.state;
-                self.found(QpLife { device: key.0, lqpn: key.1, state, ..QpLife::default() }, at);
+                let (device, lqpn, port) = key;
+                self.found(QpLife { device, lqpn, port, state, ..QpLife::default() }, at);
             }
         }
         self.end_missing(found);
@@ -319,7 +349,7 @@ impl Follower {
         if self.gone == 0 {
             return;
         }
-        let is_it = |life: &QpLife| life.lqpn == key.1 && life.device == key.0;
+        let is_it = |life: &QpLife| *key == self::key(life);
         let Some(at) = self.ended.iter().rposition(is_it) else { return };
         if let Some(mut life) = self.ended.remove(at) {
             if life.control.end == Some(GONE) {
@@ -355,7 +385,7 @@ impl Follower {
     #[must_use]
     pub fn with_peer(&self, qp: &QueuePair) -> Option<QueuePair> {
         let is_nameless = matches!(qp.kind, Some("XRC_INI" | "XRC_TGT")) && qp.rqpn.is_none();
-        let known = is_nameless.then(|| self.alive.get(&(qp.device.clone(), qp.lqpn))).flatten()?;
+        let known = is_nameless.then(|| self.alive.get(&(qp.device.clone(), qp.lqpn, None))).flatten()?;
         Some(QueuePair { rqpn: Some(known.life.rqpn?), ..qp.clone() })
     }
 
@@ -367,9 +397,7 @@ impl Follower {
             .iter()
             .rev()
             .take_while(|life| life.control.ended_ns.is_none_or(|ended| ended >= since));
-        lately.any(|life| {
-            life.control.ended_ns.is_some() && (life.lqpn, &life.device) == (found.lqpn, &found.device)
-        })
+        lately.any(|life| life.control.ended_ns.is_some() && key(life) == key(found))
     }
 
     fn end(&mut self, life: QpLife) {

@@ -1,6 +1,5 @@
 use super::*;
-use crate::entity::lives::NUMBER_REUSED;
-use crate::entity::lives::QpControl;
+use crate::entity::lives::{DESTROY, NUMBER_REUSED, QpControl};
 use crate::util::source_port::udp_source_port;
 use crate::util::system::KernelVersion;
 
@@ -43,7 +42,7 @@ fn a_life_is_put_together_from_its_calls() {
     // A query that confirms known values.
     follower.take(found(QpLife { state: Some("RTS"), rqpn: Some(29), ..life(17) }, 50));
     assert!(Arc::ptr_eq(&seen, &all(&mut follower)), "nothing has changed");
-    follower.take(Change::Ended { device: "rxe0".into(), lqpn: 17, time_ns: 99 });
+    follower.take(Change::Ended { device: "rxe0".into(), lqpn: 17, port: None, time_ns: 99 });
     let over = &all(&mut follower).qps[0].control;
     assert_eq!((over.ended_ns, over.end, over.is_over()), (Some(99), Some(ERROR), true), "QP_FATAL");
     // The reused number is another queue pair.
@@ -89,7 +88,7 @@ fn a_queue_pair_in_the_error_state_died_unless_a_verb_took_it_there() {
     };
     let reset =
         || Change::Is(QpLife { state: Some("RESET"), ..life(17) }, Span { began_ns: 55, ended_ns: 56 });
-    let destroyed = || Change::Ended { device: "rxe0".into(), lqpn: 17, time_ns: 60 };
+    let destroyed = || Change::Ended { device: "rxe0".into(), lqpn: 17, port: None, time_ns: 60 };
     let event = |name: &str| {
         let device = "rxe0".into();
         Change::Event(QpEvent { device, lqpn: Some(17), event: name.into(), ..QpEvent::default() })
@@ -257,12 +256,82 @@ fn queue_pairs_without_a_number_are_counted_only() {
         follower.take(is(QpLife { control: control.clone(), ..dct.clone() }, time_ns, time_ns));
         follower.take(is(QpLife { state: Some("RTR"), ..dct.clone() }, time_ns + 1, time_ns + 1));
     }
-    follower.take(Change::Ended { device: "rxe0".into(), lqpn: 0, time_ns: 30 });
+    follower.take(Change::Ended { device: "rxe0".into(), lqpn: 0, port: None, time_ns: 30 });
     let seen = all(&mut follower);
     assert_eq!((seen.qps.len(), seen.unnumbered), (0, 2));
     // Of InfiniBand's subnet management.
     follower.take(is(QpLife { kind: Some("SMI"), control, ..life(0) }, 10, 10));
     assert_eq!(all(&mut follower).qps.len(), 1);
+}
+
+/// Each port has its own QP1.
+#[test]
+fn queue_pairs_for_management_have_a_life_for_each_port() {
+    let mut follower = Follower::default();
+    let qp1 = |port, state, ns| {
+        let control = QpControl { created_ns: (state == "RESET").then_some(ns), ..QpControl::default() };
+        let kind = Some("GSI");
+        is(QpLife { kind, port: Some(port), state: Some(state), control, ..life(1) }, ns, ns)
+    };
+    for (at, port) in [(10, 1), (20, 2)] {
+        follower.take(qp1(port, "RESET", at));
+        follower.take(qp1(port, "RTS", at + 1));
+    }
+    follower.take(Change::Ended { device: "rxe0".into(), lqpn: 1, port: Some(2), time_ns: 50 });
+    let ends: Vec<_> = all(&mut follower).qps.iter().map(|qp| (qp.port, qp.state, qp.control.end)).collect();
+    assert_eq!(ends, [(Some(1), Some("RTS"), None), (Some(2), Some("RTS"), Some(DESTROYED))]);
+}
+
+/// Its end is noted when the verb begins, since afterwards nothing of it is left.
+#[test]
+fn a_destroy_that_failed_ends_no_life() {
+    let mut follower = Follower::default();
+    let dead =
+        QpEvent { device: "rxe0".into(), lqpn: Some(17), event: "QP_FATAL".into(), ..QpEvent::default() };
+    let busy = |lqpn| QpEvent {
+        device: "rxe0".into(),
+        lqpn: Some(lqpn),
+        event: DESTROY.into(),
+        errno: Some(16),
+        time_ns: 31,
+        ..QpEvent::default()
+    };
+    for lqpn in [17, 18] {
+        follower.take(is(QpLife { state: Some("RTS"), pid: Some(1), ..life(lqpn) }, 9, 10));
+    }
+    follower.take(Change::Event(dead));
+    for lqpn in [17, 18] {
+        follower.take(Change::Ended { device: "rxe0".into(), lqpn, port: None, time_ns: 30 });
+        follower.take(Change::Kept(busy(lqpn)));
+    }
+    let seen = all(&mut follower);
+    let ends: Vec<_> = seen.qps.iter().map(|qp| (qp.state, qp.control.ended_ns, qp.control.end)).collect();
+    assert_eq!(ends, [(Some("RTS"), None, Some(ERROR)), (Some("RTS"), None, None)]);
+    assert_eq!((seen.events[1].errno, seen.events[1].pid), (Some(16), Some(1)));
+    follower.take(Change::Ended { device: "rxe0".into(), lqpn: 18, port: None, time_ns: 40 });
+    let over = all(&mut follower).qps[1].control.clone();
+    assert_eq!((over.ended_ns, over.end), (Some(40), Some(DESTROYED)));
+}
+
+/// The process in a query is that of its maker, whose thread may have ended; where the creation was seen it is known.
+#[test]
+fn the_maker_of_an_older_queue_pair_is_known_from_a_query() {
+    let mut follower = Follower::default();
+    let by = |pid, pod: Option<&str>, lqpn| QpLife {
+        pid: Some(pid),
+        comm: Some("train".into()),
+        pod: pod.map(str::to_owned),
+        origin: Some(VERBS),
+        state: Some("RTS"),
+        ..life(lqpn)
+    };
+    follower.take(found(by(5, Some("trainer-0"), 17), 10));
+    let control = QpControl { created_ns: Some(9), ..QpControl::default() };
+    follower.take(is(QpLife { control, ..by(6, None, 18) }, 9, 10));
+    follower.take(found(by(6, Some("moved since"), 18), 20));
+    let seen = all(&mut follower);
+    let makers: Vec<_> = seen.qps.iter().map(|qp| (qp.pid, qp.pod.as_deref(), qp.origin)).collect();
+    assert_eq!(makers, [(Some(5), Some("trainer-0"), Some(VERBS)), (Some(6), None, Some(VERBS))]);
 }
 
 #[test]
@@ -316,7 +385,7 @@ fn a_query_that_verbs_overtake_changes_nothing() {
     assert_eq!(all(&mut follower).qps[0].state, Some("RESET"));
     follower.take(found(state("RTS"), 2 * SECOND + 30));
     assert_eq!(all(&mut follower).qps[0].state, Some("RTS"));
-    follower.take(Change::Ended { device: "rxe0".into(), lqpn: 17, time_ns: 3 * SECOND });
+    follower.take(Change::Ended { device: "rxe0".into(), lqpn: 17, port: None, time_ns: 3 * SECOND });
     follower.take(found(state("RTS"), 3 * SECOND + 1));
     assert_eq!(all(&mut follower).qps.len(), 1, "it is gone");
     // The number is reused, and the creation was missed.
@@ -333,7 +402,7 @@ fn a_query_that_verbs_overtake_changes_nothing() {
 fn what_there_is_no_room_for_is_counted() {
     let mut follower = Follower::default();
     for lqpn in 1..=u32::try_from(MOST_ENDED).unwrap() + 3 {
-        follower.take(Change::Ended { device: "rxe0".into(), lqpn, time_ns: 5 });
+        follower.take(Change::Ended { device: "rxe0".into(), lqpn, port: None, time_ns: 5 });
     }
     for _ in 0..MOST_EVENTS + 2 {
         follower.take(Change::Event(QpEvent::default()));

@@ -176,7 +176,7 @@ mod tests {
     }
 
     fn ended(device: &str, lqpn: u32) -> Change {
-        Change::Ended { device: device.into(), lqpn, time_ns: 2 }
+        Change::Ended { device: device.into(), lqpn, port: None, time_ns: 2 }
     }
 
     fn owner(device: &str, lqpn: u32, pid: u32) -> QpOwner {

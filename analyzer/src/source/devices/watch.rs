@@ -277,7 +277,7 @@ impl Watch {
             let device = match &change {
                 Change::Is(life, _) | Change::Found(life, _) => &life.device,
                 Change::Ended { device, .. } => device,
-                Change::Event(event) => &event.device,
+                Change::Event(event) | Change::Kept(event) => &event.device,
             };
             if self.ports.iter().any(|port| port.device == *device) {
                 if matches!(change, Change::Ended { .. }) {
@@ -302,7 +302,9 @@ impl Watch {
         let connected = self.lives.qps.iter().filter_map(|life| Some((life, life.rqpn?)));
         // A list already contains most of them.
         let mut connected: Vec<_> = connected
-            .filter(|(life, rqpn)| !owners.knows(&life.device, (life.lqpn, *rqpn), life.made_in()))
+            .filter(|(life, rqpn)| {
+                !owners.knows(&life.device, (life.lqpn, *rqpn), (life.pid, life.made_in()))
+            })
             .collect();
         connected
             .sort_by_key(|(life, _)| (life.control.is_over(), std::cmp::Reverse(life.control.created_ns)));

@@ -1,7 +1,7 @@
-//! The bpf(2) calls that aya has no method for: reading many map entries at once.
+//! The bpf(2) calls that aya has no method for: reading many map entries at once, and counts of skipped programs.
 
 use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 
 use aya::Pod;
 
@@ -26,6 +26,47 @@ fn bpf<T>(command: libc::c_long, attr: &mut T) -> io::Result<()> {
     // addresses in it point to memory that the callers below keep alive and sized for the map.
     let done = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>()) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
+
+/// The part of `union bpf_attr` for that command.
+#[repr(C)]
+struct InfoAttr {
+    fd: u32,
+    len: u32,
+    info: u64,
+}
+
+/// The first words of what the kernel says of an object; 0 for what it does not know yet.
+fn info<const WORDS: usize>(fd: RawFd) -> io::Result<[u64; WORDS]> {
+    let mut words = [0_u64; WORDS];
+    let len = u32::try_from(size_of_val(&words)).unwrap_or(0);
+    let info = words.as_mut_ptr().expose_provenance() as u64;
+    bpf(BPF_OBJ_GET_INFO_BY_FD, &mut InfoAttr { fd: fd.cast_unsigned(), len, info })?;
+    Ok(words)
+}
+
+/// Times that the kernel did not run a program, since another one ran on the CPU (`recursion_misses`, the 27th word of
+/// `struct bpf_prog_info`).
+#[must_use]
+pub fn recursion_misses(program: RawFd) -> Option<u64> {
+    let [.., misses] = info::<27>(program).ok()?;
+    Some(misses)
+}
+
+/// Times that a probe was hit while another one was handled on the CPU (`perf_event.kprobe.missed`, the 7th word of
+/// `struct bpf_link_info`); `None` for a link of another kind.
+#[must_use]
+pub fn missed_hits(link: RawFd) -> Option<u64> {
+    /// `BPF_LINK_TYPE_PERF_EVENT`, and of its kinds `BPF_PERF_EVENT_KPROBE`.
+    const KIND: (u32, u32) = (7, 3);
+    let first = |word: u64| {
+        let [a, b, c, d, ..] = word.to_ne_bytes();
+        u32::from_ne_bytes([a, b, c, d])
+    };
+    let [link, _, event, _, _, _, missed] = info::<7>(link).ok()?;
+    ((first(link), first(event)) == KIND).then_some(missed)
 }
 
 /// All entries of a hash map. Entries that are added or removed meanwhile may be missing.

@@ -119,7 +119,7 @@ impl Follower {
         let key = (device, lqpn);
         if given.opcode == command::DESTROY {
             let was_ours = self.qps.remove(&key);
-            return was_ours.is_some().then_some(Change::Ended { device: key.0, lqpn, time_ns });
+            return was_ours.is_some().then_some(Change::Ended { device: key.0, lqpn, port: None, time_ns });
         }
         let call = Span { began_ns: time_ns, ended_ns: time_ns };
         // Also of a queue pair of the verbs.

@@ -15,9 +15,9 @@
 //! | [`ecn`], [`loss`] | CE marks and CNPs; loss episodes |
 //! | `counters` | device counters |
 //! | `qp_probes`, `devx`, [`posts`] | queue pairs on the control path and without the verbs; samples of `post_send` |
-//! | `probe`, `qp_pods` | what these probes share; the pods of those that made queue pairs |
+//! | `probe`, `qp_pods` | what these probes share; the names and pods of those that made queue pairs |
 //! | `ras` | NCCL's report about its job |
-//! | [`bpf`], `ticks` | system calls that aya lacks; the clock of the kernel programs |
+//! | [`bpf`], `skips`, `ticks` | system calls that aya lacks; skipped probes; the clock of the kernel programs |
 
 pub mod attach;
 pub mod bins;
@@ -41,6 +41,7 @@ mod qp_pods;
 mod qp_probes;
 mod ras;
 mod setup;
+mod skips;
 mod slots;
 mod source;
 pub mod tables;

@@ -1,7 +1,10 @@
-//! Pods and jobs of the processes that create queue pairs, at the time of creation.
+//! Pods and jobs of the processes that create queue pairs, at the time of creation; names of those that did before the run.
+
+use std::cell::OnceCell;
 
 use crate::host::process::{self, Container, cgroup};
 use crate::host::read::HostRoot;
+use crate::source::devices::lives::Change;
 use crate::util::map::Map;
 
 /// Maximum number of names kept.
@@ -49,6 +52,32 @@ impl Pods {
     }
 }
 
+/// Commands and pods by process, each read once: a job has thousands of queue pairs and few processes.
+#[derive(Debug, Default)]
+pub(super) struct Names(Map<u32, (Option<String>, Option<String>)>);
+
+impl Names {
+    /// Adds the names of the processes that queries have shown. `root` gives the host's files.
+    pub(super) fn add(&mut self, changes: &mut [Change], root: &dyn Fn() -> Option<HostRoot>) {
+        let opened = OnceCell::new();
+        for change in changes {
+            let Change::Found(life, _) = change else { continue };
+            let Some(pid) = life.pid else { continue };
+            if !self.0.contains_key(&pid) {
+                let Some(root) = opened.get_or_init(root) else { continue };
+                let pod = Container::of(root, pid).map(|container| container.label());
+                if self.0.len() >= MOST {
+                    self.0.clear();
+                }
+                self.0.insert(pid, (process::comm(root, pid), pod));
+            }
+            if let Some((comm, pod)) = self.0.get(&pid) {
+                (life.comm, life.pod) = (comm.clone(), pod.clone());
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::MetadataExt as _;
@@ -77,6 +106,22 @@ mod tests {
         // Known from another process in the same group.
         assert_eq!(pods.of(&root, 6, job).as_deref(), Some("slurm job 77"));
         assert_eq!(pods.of(&root, 7, inode("system.slice")), None, "of the host");
+    }
+
+    #[test]
+    fn a_process_that_a_query_shows_has_its_name_and_pod() {
+        use crate::entity::lives::QpLife;
+        use crate::source::devices::lives::Span;
+        let host = tree(&[("proc/5/comm", "train\n"), ("proc/5/cgroup", &format!("0::/{POD}"))]);
+        let found = |pid| Change::Found(QpLife { pid, ..QpLife::default() }, Span::default());
+        let mut changes = [Some(5), None, Some(6)].map(found);
+        Names::default().add(&mut changes, &|| Some(HostRoot::at(host.path())));
+        let named = changes.map(|change| match change {
+            Change::Found(life, _) => (life.comm, life.pod),
+            _ => panic!(),
+        });
+        assert_eq!(named[0], (Some("train".to_owned()), Some(UID.to_owned())));
+        assert_eq!([&named[1], &named[2]], [&(None, None); 2]);
     }
 
     #[test]

@@ -13,8 +13,11 @@ use rocescope_common::abi::qp::{
 
 use super::devx::Devx;
 use super::probe::{MOST_RECORDS, attach, each, text};
-use super::qp_pods::Pods;
-use crate::entity::lives::{Calls, KERNEL, QpControl, QpEvent, QpLife, REASON, VERBS, timeout_ns};
+use super::qp_pods::{Names, Pods};
+use super::skips::Skips;
+use crate::entity::lives::{
+    Calls, DESTROY, KERNEL, QpControl, QpEvent, QpLife, REASON, VERBS, own_port, timeout_ns,
+};
 use crate::host::kernel::clock::{WallClock, monotonic_ns};
 use crate::host::kernel::{Capability, KernelFacts, perf_for_administrators};
 use crate::host::process;
@@ -31,7 +34,7 @@ use crate::util::time::NS_PER_MS;
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-qps"));
 
 /// Programs and the kernel functions they attach to, as far as these exist.
-const PROBES: [(&str, &[&str]); 9] = [
+const PROBES: [(&str, &[&str]); 10] = [
     ("rocescope_qp_create", &["ib_create_qp_user"]),
     ("rocescope_qp_created", &["ib_create_qp_user", "ib_create_qp_kernel"]),
     ("rocescope_qp_modify", &["ib_modify_qp_with_udata", "ib_modify_qp"]),
@@ -39,6 +42,7 @@ const PROBES: [(&str, &[&str]); 9] = [
     ("rocescope_qp_query", &["ib_query_qp"]),
     ("rocescope_qp_queried", &["ib_query_qp"]),
     ("rocescope_qp_destroyed", &["ib_destroy_qp_user"]),
+    ("rocescope_qp_kept", &["ib_destroy_qp_user"]),
     ("rocescope_qp_event", &["ib_uverbs_qp_event_handler"]),
     ("rocescope_device_event", &["ib_dispatch_event"]),
 ];
@@ -65,6 +69,8 @@ pub(super) struct QpProbes {
     devx: Result<Devx, String>,
     modules: Modules,
     pods: Pods,
+    names: Names,
+    skips: Skips,
 }
 
 impl std::fmt::Debug for QpProbes {
@@ -100,6 +106,8 @@ impl QpProbes {
             .override_global("DEVICE_NAME_AT", &of.device_name, true)
             .override_global("QP_SGID", &of.qp_sgid, true)
             .override_global("QP_REAL", &of.qp_real, true)
+            .override_global("QP_TASK", &of.qp_task, true)
+            .override_global("TASK_TGID", &of.task_tgid, true)
             .override_global("GID_AT", &of.gid, true)
             .override_global("EVENT_DEVICE", &of.event_device, true)
             .override_global("EVENT_ELEMENT", &of.event_element, true)
@@ -138,8 +146,22 @@ impl QpProbes {
         let records = ebpf.take_map(QP_RECORDS).context("the kernel object has no records")?.try_into()?;
         let counts = ebpf.take_map(QP_COUNTS).context("the kernel object has no counts")?.try_into()?;
         let entered = ebpf.take_map(QP_CALLS).context("the kernel object has no calls")?.try_into()?;
-        let (pods, searched) = (Pods::default(), Outstanding::default());
-        Ok(Self { _ebpf: ebpf, records, counts, entered, searched, layout, absent, devx, modules, pods })
+        let skips = Skips::of(&ebpf);
+        let (pods, names, searched) = (Pods::default(), Names::default(), Outstanding::default());
+        Ok(Self {
+            _ebpf: ebpf,
+            records,
+            counts,
+            entered,
+            searched,
+            layout,
+            absent,
+            devx,
+            modules,
+            pods,
+            names,
+            skips,
+        })
     }
 
     /// True if a module was reloaded, which removes its probes silently.
@@ -152,6 +174,7 @@ impl QpProbes {
         if let Ok(devx) = &mut self.devx {
             devx.learn(root);
         }
+        self.names = Names::default();
     }
 
     /// The changes since the last call. `driver` gives the driver of a device, `root` the host's files.
@@ -171,6 +194,7 @@ impl QpProbes {
                 changes.push(change);
             }
         });
+        self.names.add(&mut changes, root);
         if let Ok(devx) = &mut self.devx {
             devx.read(root, &mut changes, &mut makers);
         }
@@ -214,6 +238,7 @@ impl QpProbes {
             under_way,
             may_end,
             dropped: sum(count::DROPPED),
+            skipped: self.skips.count(kernel_version()),
             absent: self.absent.clone(),
             absent_fields: self.layout.absent().into_iter().map(str::to_owned).collect(),
             commands: sum(count::COMMANDS),
@@ -335,7 +360,7 @@ fn change(
             };
             Change::Is(made, call)
         }),
-        kind::CREATED => Some(of.failure("create".to_owned(), None)),
+        kind::CREATED => Some(Change::Event(of.verb_failed("create".to_owned(), None))),
         kind::MODIFIED if record.result == 0 => {
             let life = of.life(layout.attributes(record, record.mask), driver)?;
             let took_ns = Some(record.duration_ns).filter(|took| *took > 0);
@@ -349,13 +374,17 @@ fn change(
         kind::MODIFIED => {
             let wanted = layout.attributes(record, record.mask);
             let to = wanted.state.and_then(state_name).map_or_else(String::new, |to| format!(" to {to}"));
-            Some(of.failure(format!("modify{to}"), wanted.peer))
+            Some(Change::Event(of.verb_failed(format!("modify{to}"), wanted.peer)))
         }
         kind::QUERIED if record.result == 0 => {
             let life = of.life(layout.queried(record, driver(&of.device).as_deref()), driver)?;
-            Some(Change::Found(life, call))
+            let pid = Some(record.pid).filter(|pid| *pid != 0);
+            Some(Change::Found(QpLife { pid, origin: pid.map(|_| VERBS), ..life }, call))
         }
-        kind::DESTROYED => Some(Change::Ended { lqpn: of.lqpn?, device: of.device, time_ns: of.time_ns }),
+        kind::DESTROYED if record.result == 0 => {
+            Some(Change::Ended { lqpn: of.lqpn?, port: of.port(), device: of.device, time_ns: of.time_ns })
+        }
+        kind::DESTROYED => Some(Change::Kept(of.verb_failed(DESTROY.to_owned(), None))),
         kind::REASON => {
             let [requester, responder, ..] = record.mask.to_le_bytes();
             let reason = Some(qp_reason::bnxt(requester, responder)?);
@@ -415,10 +444,16 @@ impl Reader<'_> {
         }
     }
 
+    /// Port of one of those that each port has: the others are known by their numbers.
+    fn port(&self) -> Option<u32> {
+        own_port(self.lqpn?, self.layout.port(self.record))
+    }
+
     /// A verb that returned an error.
-    fn failure(&self, verb: String, dst: Option<IpAddr>) -> Change {
+    fn verb_failed(&self, verb: String, dst: Option<IpAddr>) -> QpEvent {
         let record = self.record;
-        Change::Event(QpEvent {
+        QpEvent {
+            port: self.port(),
             errno: Some(record.result.saturating_neg()),
             duration_ns: (record.duration_ns > 0).then_some(record.duration_ns),
             pid: Some(record.pid),
@@ -426,7 +461,7 @@ impl Reader<'_> {
             src: self.src(),
             dst,
             ..self.event(verb)
-        })
+        }
     }
 }
 

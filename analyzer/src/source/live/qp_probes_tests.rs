@@ -78,7 +78,14 @@ fn calls_become_changes() {
     assert_eq!((ready.control.connected_ns, call.ended_ns - call.began_ns), (Some(call.ended_ns), 7_000));
 
     // A query in RTR: attributes that are set in the transition to RTS are 0, which is no value.
-    let Some(Change::Found(life, _)) = of(&record(kind::QUERIED, 17, 0, &set)) else { panic!() };
+    let queried = record(kind::QUERIED, 17, 0, &set);
+    let of_kernel = QpRecord { pid: 0, ..queried };
+    let made_by = |record: &QpRecord| match of(record) {
+        Some(Change::Found(life, _)) => (life.pid, life.origin),
+        _ => panic!(),
+    };
+    assert_eq!((made_by(&queried), made_by(&of_kernel)), ((Some(4_711), Some(VERBS)), (None, None)));
+    let Some(Change::Found(life, _)) = of(&queried) else { panic!() };
     assert_eq!((life.rqpn, life.control.timeout_ns, life.control.retry_cnt), (Some(29), None, None));
 
     let mut failed = record(kind::MODIFIED, 17, to_rtr, &set);
@@ -91,7 +98,14 @@ fn calls_become_changes() {
     gone.event = 1;
     let Some(Change::Event(event)) = of(&gone) else { panic!() };
     assert_eq!((event.event.as_str(), event.lqpn), ("QP_FATAL", Some(17)));
-    assert!(matches!(of(&record(kind::DESTROYED, 17, 0, &|_| {})), Some(Change::Ended { lqpn: 17, .. })));
+    let destroyed = record(kind::DESTROYED, 17, 0, &|_| {});
+    assert!(matches!(of(&destroyed), Some(Change::Ended { lqpn: 17, port: None, .. })));
+    let Some(Change::Kept(event)) = of(&QpRecord { result: -16, ..destroyed }) else { panic!() };
+    assert_eq!((event.event.as_str(), event.errno, event.lqpn), (DESTROY, Some(16), Some(17)));
+    // Of the second port.
+    let mut qp1 = record(kind::DESTROYED, 1, 0, &|_| {});
+    qp1.qp_bytes[32..36].copy_from_slice(&2u32.to_ne_bytes());
+    assert!(matches!(of(&qp1), Some(Change::Ended { lqpn: 1, port: Some(2), .. })));
 }
 
 /// Verbs and queries of a connected queue pair, applied one after the other.

@@ -42,6 +42,7 @@ impl Layout {
         let fits = |of: &Struct<'_>, most: usize| of.size().min(u32::try_from(most).unwrap_or(u32::MAX));
         let or_absent = |field: Option<Field>| field.map_or(ABSENT, |field| field.offset);
         let gid = btf.find("ib_gid_attr").and_then(|gid| gid.field("gid"));
+        let tgid = btf.find("task_struct").and_then(|task| task.field("tgid"));
         Ok(Self {
             programs: QpLayout {
                 qp_size: fits(&qp, QP_BYTES),
@@ -50,6 +51,8 @@ impl Layout {
                 device_name: needed(&device, "ib_device", "name")?.offset,
                 qp_sgid: if gid.is_some() { or_absent(qp.field("av_sgid_attr")) } else { ABSENT },
                 qp_real: or_absent(qp.field("real_qp")),
+                qp_task: if tgid.is_some() { or_absent(qp.field("res.task")) } else { ABSENT },
+                task_tgid: or_absent(tgid),
                 gid: or_absent(gid),
                 event_device: or_absent(event.field("device")),
                 event_element: or_absent(event.field("element")),
@@ -292,6 +295,8 @@ pub(crate) mod tests {
         let (name, raw) = (base.array(byte, 64), base.array(byte, 16));
         base.structure("ib_device", 128, &[("ops", long, 0), ("name", name, 64)]);
         base.structure("ib_gid_attr", 48, &[("gid", raw, 128)]);
+        base.structure("task_struct", 64, &[("pid", word, 256), ("tgid", word, 288)]);
+        let tracked = base.structure("rdma_restrack_entry", 16, &[("valid", byte, 0), ("task", long, 64)]);
         base.structure(
             "ib_qp",
             72,
@@ -302,6 +307,7 @@ pub(crate) mod tests {
                 ("qp_num", word, 128),
                 ("qp_type", word, 192),
                 ("port", word, 256),
+                ("res", tracked, 448),
             ],
         );
         let route = base.structure(
@@ -383,6 +389,15 @@ pub(crate) mod tests {
         assert_eq!((set.dest_qp, set.timeout), (None, None));
         let all = layout.attributes(&record, mask::ALL);
         assert_eq!((all.dest_qp, all.timeout), (Some(29), Some(19)));
+    }
+
+    #[test]
+    fn the_process_that_made_a_queue_pair_is_behind_its_thread() {
+        let of = layout().programs;
+        assert_eq!((of.qp_task, of.task_tgid), (64, 36));
+        // Extracts of real kernels have no threads.
+        let without = Layout::of(&kernels::btf(kernels::KERNELS[0], "ib_core")).unwrap().programs;
+        assert_eq!((without.qp_task, without.task_tgid), (ABSENT, ABSENT));
     }
 
     #[test]
