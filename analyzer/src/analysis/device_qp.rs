@@ -43,12 +43,16 @@ pub struct DeviceQp {
     pub sq_psn: Option<u32>,
     /// PSN expected next. Unit: PSN. Null: not reported by the kernel, or a datagram transport.
     pub rq_psn: Option<u32>,
-    /// PSNs taken by its requests since it was first seen; a READ takes those of the responses it asks for.
-    /// Unit: packets. Null: PSNs of the device never moved (some drivers report those of the connection's
-    /// start), may have wrapped between two readings, or the port's traffic is not known.
+    /// PSNs taken by its requests since it was first seen; a READ takes those of the responses it asks for. At least so
+    /// many once `ambiguous_readings` is above 0. Unit: packets. Null: PSNs of the device never moved (some drivers
+    /// report those of the connection's start), or no source has them.
     pub sent_packets: Option<u64>,
-    /// PSNs of the requests that it received. Unit: packets. Null: as `sent_packets`.
+    /// PSNs of the requests that it received, likewise. Unit: packets. Null: as `sent_packets`.
     pub received_packets: Option<u64>,
+    /// Readings of its PSNs between which and the reading before they may have wrapped: 2^24 packets or more passed the
+    /// port, or its packets are not counted. Of that time the least possible packets are counted. Unit: readings.
+    /// Null: as `sent_packets` and `received_packets`.
+    pub ambiguous_readings: Option<u64>,
     /// Time without progress, although ready and busy before, while its priority was paused at least half of
     /// the time. Unit: ns. Null: not known from its PSNs.
     pub pause_stall_ns: Option<u64>,
@@ -120,6 +124,18 @@ pub struct DeviceQp {
 }
 
 impl DeviceQp {
+    /// Stands before the numbers of packets sent and received where they are lower bounds.
+    #[must_use]
+    pub fn packets_mark(&self) -> &'static str {
+        if self.ambiguous_readings.unwrap_or(0) > 0 { "≥ " } else { "" }
+    }
+
+    /// Packets sent, if they are known exactly.
+    #[must_use]
+    pub fn exactly_sent(&self) -> Option<u64> {
+        self.sent_packets.filter(|_| self.ambiguous_readings.unwrap_or(0) == 0)
+    }
+
     /// Packets sent and received, as far as known.
     #[must_use]
     pub fn moved_packets(&self) -> u64 {
@@ -152,6 +168,7 @@ impl DeviceQp {
             rq_psn: qp.rq_psn,
             sent_packets: qp.sent,
             received_packets: qp.received,
+            ambiguous_readings: qp.sent.or(qp.received).map(|_| qp.ambiguous),
             pause_stall_ns: qp.stalled_ns,
             stall: qp.stall,
             ..Self::default()

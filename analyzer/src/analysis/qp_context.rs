@@ -73,6 +73,11 @@ impl DeviceQp {
         let own = |has: bool| has.then_some(QpSource::Context);
         let others = |has: bool| other.filter(|_| has);
         let listed = |has: bool| has.then_some(QpSource::Netlink);
+        // Both directions have one source.
+        let is_listed = self.sent_packets.or(self.received_packets).is_some();
+        let packets = |known: Option<u64>, read: Option<u64>| {
+            if is_listed { listed(known.is_some()) } else { own(read.is_some()) }
+        };
         // A port that a command set has its source already.
         let port = self.figure_sources.get("udp_port").copied().or(others(control.udp_port.is_some()));
         // The first of them that has it, as in `add_context`.
@@ -94,8 +99,8 @@ impl DeviceQp {
             ("rnr_retry", others(control.rnr_retry.is_some()).or(own(context.rnr_retry.is_some()))),
             ("priority", own(context.priority.is_some()).or(others(self.priority.is_some()))),
             ("plane", own(context.plane.is_some()).or(others(self.plane.is_some()))),
-            ("sent_packets", listed(self.sent_packets.is_some()).or(own(of.sent.is_some()))),
-            ("received_packets", listed(self.received_packets.is_some()).or(own(of.received.is_some()))),
+            ("sent_packets", packets(self.sent_packets, of.sent)),
+            ("received_packets", packets(self.received_packets, of.received)),
         ];
         self.figure_sources = all.into_iter().filter_map(|(name, source)| Some((name, source?))).collect();
     }
@@ -119,8 +124,10 @@ impl DeviceQp {
         control.timeout_ns = control.timeout_ns.or(context.timeout.map(timeout_ns));
         control.retry_cnt = control.retry_cnt.or(context.retry_cnt);
         control.rnr_retry = control.rnr_retry.or(context.rnr_retry);
-        self.sent_packets = self.sent_packets.or(of.sent);
-        self.received_packets = self.received_packets.or(of.received);
+        if self.sent_packets.or(self.received_packets).is_none() {
+            (self.sent_packets, self.received_packets) = (of.sent, of.received);
+            self.ambiguous_readings = of.sent.or(of.received).map(|_| of.ambiguous);
+        }
         self.context_ns = Some(of.read_ns);
         self.context_readings = Some(of.readings);
         self.priority = context.priority.or(self.priority);

@@ -89,7 +89,7 @@ pub struct QpPart {
     pub qps: u64,
     /// Sum of their weights. Unit: as `weighted_by`.
     pub load: u64,
-    /// PSNs that they sent. Unit: packets. Null: not known of each of them.
+    /// PSNs that they sent. Unit: packets. Null: not known exactly of each of them.
     pub sent_packets: Option<u64>,
 }
 
@@ -110,7 +110,7 @@ impl QpBalance {
             if let Some(part) = parts.get_mut(name) {
                 part.qps += 1;
                 part.load = part.load.saturating_add(weighted_by.weight(sender));
-                let sent = part.sent_packets.zip(sender.qp.sent_packets);
+                let sent = part.sent_packets.zip(sender.qp.exactly_sent());
                 part.sent_packets = sent.map(|(sum, own)| sum.saturating_add(own));
             }
         }
@@ -165,7 +165,7 @@ impl WeightedBy {
 pub(super) fn paths(devices: &[Device], watched: &Devices, options: &Options) -> Option<QpPaths> {
     let hidden = |qp: &&DeviceQp| sends(qp) && !qp.sources.contains(&QpSource::Packets);
     let all = devices.iter().flat_map(|device| device.every_qp().filter(hidden).map(move |qp| (device, qp)));
-    let bytes = |qp: &DeviceQp| Some(qp.sent_packets?.saturating_mul(u64::from(qp.control.path_mtu?)));
+    let bytes = |qp: &DeviceQp| Some(qp.exactly_sent()?.saturating_mul(u64::from(qp.control.path_mtu?)));
     let senders: Vec<Sender<'_>> = all.map(|(device, qp)| Sender { device, qp, bytes: bytes(qp) }).collect();
     if senders.is_empty() {
         return None;

@@ -34,10 +34,12 @@ pub struct ContextSample {
     pub read_ns: u64,
     /// Number of contexts read.
     pub readings: u64,
-    /// PSNs sent since the first context; `None` when they may have wrapped in between.
+    /// PSNs sent since the first context, at least; `None` when the context has no such PSN.
     pub sent: Option<u64>,
-    /// PSNs received since the first context; `None` as `sent`.
+    /// PSNs received since the first context, likewise.
     pub received: Option<u64>,
+    /// Contexts since whose predecessor PSNs may have wrapped: there may have been more.
+    pub ambiguous: u64,
     /// Packets sent and not acknowledged; `None` when the context does not tell.
     pub in_flight: Option<u32>,
     /// Time for which packets have been in flight without one being acknowledged, at least; 0 when it goes on; `None`

@@ -83,6 +83,8 @@ pub struct PortSample {
     pub active_mtu: Option<u32>,
     /// Its queue pairs, by number; shared by all samples until they are read again.
     pub qps: Arc<Vec<QpSample>>,
+    /// Time of that reading, Unix nanoseconds; `None` where it is that of the counters.
+    pub qps_ns: Option<u64>,
     /// Counters of queue pairs that the device counts together or one by one.
     pub qp_counters: Vec<QpCounters>,
     /// Queue pairs that there was no room to follow.
@@ -181,10 +183,12 @@ pub struct QpSample {
     pub sq_psn: Option<u32>,
     /// PSN expected next.
     pub rq_psn: Option<u32>,
-    /// PSNs that its requests used since it was first seen; `None` where unknown.
+    /// PSNs that its requests used since it was first seen, at least; `None` where unknown.
     pub sent: Option<u64>,
-    /// PSNs of requests that it took in.
+    /// PSNs of requests that it took in, likewise.
     pub received: Option<u64>,
+    /// Readings since whose predecessor PSNs may have wrapped: there may have been more.
+    pub ambiguous: u64,
     /// Time in which it stood still although ready, while a priority of RoCE was paused; `None`
     /// where its PSNs do not tell.
     pub stalled_ns: Option<u64>,

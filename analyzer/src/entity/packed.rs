@@ -16,7 +16,7 @@ pack! {
     struct Devices { ports, settings, neighbours, lives, lists, contexts, posts, kernel }
     struct PortSample {
         device, port, driver, hardware, interface, pod, members, above, gone, hidden, window, counters, growth, pause, pause_source, lossless,
-        dscp_priorities, trusts_pcp, active_mtu, qps, qp_counters, qps_left_out,
+        dscp_priorities, trusts_pcp, active_mtu, qps, qps_ns, qp_counters, qps_left_out,
     }
     struct PodInterface { pod, pid, name }
     struct Growth { first_ns, last_ns, count, at_first, at_last }
@@ -30,7 +30,7 @@ pack! {
         first_ns, last_ns, frames, quanta, paused_ns, share, most_share, worst_frames_per_s, longest_ns,
     }
     struct Stall { first_ns, last_ns, stalled_ns }
-    struct QpSample { owner, sq_psn, rq_psn, sent, received, stalled_ns, stall }
+    struct QpSample { owner, sq_psn, rq_psn, sent, received, ambiguous, stalled_ns, stall }
     struct QpCounters { lqpns, values }
     struct Setting { check, subject, critical, value, why, change }
     struct Neighbour { system, chassis, port, port_description, dialect, pfc, ets, apps }
@@ -48,13 +48,13 @@ pack! {
         number, device, port, time_ns, lqpn, event, reason, errno, duration_ns, pid, comm, src, dst, unseen_verbs,
     }
     struct Calls {
-        entered, missed_returns, under_way, may_end, dropped, absent, absent_fields, commands, missed_commands, devx_unavailable,
+        entered, missed_returns, under_way, may_end, dropped, skipped, absent, absent_fields, commands, missed_commands, devx_unavailable,
     }
     struct Lists { lists, queries, took_ns }
     struct Contexts { qps, queries }
     struct ContextSample {
-        device, port, lqpn, context, src, read_ns, readings, sent, received, in_flight, stuck_ns, retries_used, rnr_retries_used,
-        retrying, rnr_retrying, receives_exhausted, times, blamed,
+        device, port, lqpn, context, src, read_ns, readings, sent, received, ambiguous, in_flight, stuck_ns, retries_used,
+        rnr_retries_used, retrying, rnr_retrying, receives_exhausted, times, blamed,
     }
     struct ContextTimes { retrying, rnr_retrying, exhausted }
     struct QpContext {

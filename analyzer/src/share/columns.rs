@@ -426,6 +426,15 @@ pub(crate) const COLUMNS: &[Column] = &[
         ..nic(Unit::Count, "received_packets", "PSNs of the requests that it received")
     },
     Column {
+        of_qp: |_, qp| qp.ambiguous_readings.into(),
+        source: "devices[].qps[].ambiguous_readings",
+        ..nic(
+            Unit::Count,
+            "ambiguous_readings",
+            "readings since whose predecessor its PSNs may have wrapped: above 0 its packets are lower bounds",
+        )
+    },
+    Column {
         of_qp: |_, qp| qp.in_flight.into(),
         source: "devices[].qps[].in_flight",
         ..nic(

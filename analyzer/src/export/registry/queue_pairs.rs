@@ -86,7 +86,7 @@ pub(super) const QUEUE_PAIRS: &[Metric] = &[
         PACKETS,
         NIC_QP,
         "devices[].qps[].sent_packets",
-        "PSNs taken by the requests of queue pairs of which no packet is seen, those that died, stand still, retry or time out first, then those with the most packets (--per-qp; else absent). Absent: not known.",
+        "PSNs taken by the requests of queue pairs of which no packet is seen, at least where 2^24 packets or more pass the port between two readings; those that died, stand still, retry or time out first, then those with the most packets (--per-qp; else absent). Absent: not known.",
         |reading, series| read::nic_qps(reading, series, |qp| qp.sent.get())
     ),
     counter!(

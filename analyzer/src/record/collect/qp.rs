@@ -11,7 +11,9 @@ use crate::util::map::Map;
 use crate::util::shared::Shared;
 
 /// Number of counts of a queue pair.
-const COUNTS: usize = 9;
+const COUNTS: usize = 10;
+/// Place of the readings before which PSNs may have wrapped.
+const WRAPS: usize = COUNTS - 1;
 /// Number of figures that are those of the latest reading.
 const GAUGES: usize = 6;
 
@@ -89,7 +91,7 @@ impl Qps {
                 let new: [Option<u64>; COUNTS] = std::array::from_fn(|at| grown(before.counts[at], now[at]));
                 let moved = has(new[0]) || has(new[1]);
                 let is_read = has(new[2]);
-                let is_active = moved || new[3..].iter().copied().any(has);
+                let is_active = moved || new[3..WRAPS].iter().copied().any(has);
                 // One that comes to rest has a last row: what it stands at, and that it does not move.
                 let is_due = is_active || is_read && (before.moved || gauges != before.gauges);
                 *known = LatestQp {
@@ -137,6 +139,7 @@ fn counts(qp: &DeviceQp) -> [Option<u64>; COUNTS] {
         qp.timeouts,
         qp.sequence_errors,
         qp.pause_stall_ns,
+        qp.ambiguous_readings,
     ]
 }
 
@@ -169,8 +172,19 @@ fn row(
     rail: Option<&Shared>,
     counts: [Option<u64>; COUNTS],
 ) -> QpSecond {
-    let [sent, received, readings, retrying, rnr_retrying, exhausted, timeouts, sequence_errors, stall_ns] =
-        counts;
+    let [
+        sent,
+        received,
+        readings,
+        retrying,
+        rnr_retrying,
+        exhausted,
+        timeouts,
+        sequence_errors,
+        stall_ns,
+        wraps,
+    ] = counts;
+    let exact = |packets: Option<u64>| packets.filter(|_| !has(wraps));
     let control = &qp.control;
     QpSecond {
         t: at.t,
@@ -190,8 +204,8 @@ fn row(
         dscp: control.dscp.map(Into::into),
         pid: qp.pid.map(Into::into),
         comm: text(qp.comm.as_deref()),
-        sent_packets: sent,
-        received_packets: received,
+        sent_packets: exact(sent),
+        received_packets: exact(received),
         readings,
         retrying_readings: retrying,
         rnr_retrying_readings: rnr_retrying,

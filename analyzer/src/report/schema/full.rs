@@ -273,6 +273,7 @@ fn qp_lives() -> QpLives {
         missed_returns: 1,
         under_way: 1,
         dropped: 1,
+        skipped: Some(1),
         qps_left_out: 1,
         unnumbered: 1,
         events_left_out: 1,
@@ -322,6 +323,7 @@ fn device_qp() -> DeviceQp {
         rq_psn: Some(1),
         sent_packets: Some(1),
         received_packets: Some(1),
+        ambiguous_readings: Some(0),
         pause_stall_ns: Some(1),
         stall: DeviceQp::default().stall,
         control: QpControl {

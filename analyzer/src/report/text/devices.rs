@@ -57,6 +57,7 @@ pub(super) fn missed(lives: &QpLives) -> Option<String> {
     let counts = [
         (lives.missed_returns, "call", "without its result"),
         (lives.dropped, "record", "dropped"),
+        (lives.skipped.unwrap_or(0), "probe run", "skipped by the kernel"),
         (lives.qps_left_out, "QP", "without room"),
         (lives.unnumbered, "QP", "without a number"),
         (lives.events_left_out, "event", "without room"),
@@ -266,7 +267,9 @@ fn qps(device: &Device, room: usize) -> Vec<String> {
     let mut busiest: Vec<&DeviceQp> = device.qps.iter().collect();
     // What died, stands still or retries is what is looked for.
     busiest.sort_by_key(|qp| std::cmp::Reverse(qp.rank()));
-    let number = |n: Option<u64>| n.map_or_else(|| units::UNKNOWN.into(), units::count);
+    let packets = |qp: &DeviceQp, n: Option<u64>| {
+        n.map_or_else(|| units::UNKNOWN.into(), |n| format!("{}{}", qp.packets_mark(), units::count(n)))
+    };
     let small = |n: Option<u32>| n.map_or_else(|| units::UNKNOWN.into(), |n| n.to_string());
     let text = |text: Option<&str>| text.map_or_else(|| units::UNKNOWN.into(), plain);
     for qp in busiest.iter().take(MAX_QPS) {
@@ -283,8 +286,8 @@ fn qps(device: &Device, room: usize) -> Vec<String> {
         cells.extend([
             text(qp.kind),
             if qp.control.is_over() { "ended".into() } else { text(qp.state) },
-            number(qp.sent_packets),
-            number(qp.received_packets),
+            packets(qp, qp.sent_packets),
+            packets(qp, qp.received_packets),
             source(qp).into(),
             small(qp.pid),
             command,

@@ -35,8 +35,8 @@ const COLUMNS: [Column; 24] = [
         let most = if qp.attribution == Some("likely") { "up to " } else { "" };
         qp.timeouts.map(|timeouts| format!("{most}{}", units::count(timeouts)))
     }),
-    ("Sent", true, |_, qp| qp.sent_packets.map(units::count)),
-    ("Received", true, |_, qp| qp.received_packets.map(units::count)),
+    ("Sent", true, |_, qp| packets(qp, qp.sent_packets)),
+    ("Received", true, |_, qp| packets(qp, qp.received_packets)),
     ("Own address", false, |_, qp| qp.control.src.map(|src| src.to_string())),
     ("UDP port", true, |_, qp| qp.control.udp_port.map(|port| port.to_string())),
     ("Plane", true, |_, qp| qp.plane.map(|plane| plane.to_string())),
@@ -56,6 +56,10 @@ const COLUMNS: [Column; 24] = [
         (comm, pod) => comm.clone().or_else(|| pod.clone()),
     }),
 ];
+
+fn packets(qp: &DeviceQp, n: Option<u64>) -> Option<String> {
+    n.map(|n| format!("{}{}", qp.packets_mark(), units::count(n)))
+}
 
 /// Retries in use, of those that are set.
 fn used(used: Option<u8>, most: Option<String>) -> Option<String> {

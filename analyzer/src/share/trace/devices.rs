@@ -153,6 +153,7 @@ fn figures(qp: &DeviceQp) -> Value {
         "created_unix_ns": control.created_ns,
         "sent_packets": qp.sent_packets,
         "received_packets": qp.received_packets,
+        "ambiguous_readings": qp.ambiguous_readings,
         "in_flight_packets": qp.in_flight,
         "stuck_ns": qp.stuck_ns,
         "retries_used": qp.retries_used,

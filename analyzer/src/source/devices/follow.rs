@@ -1,25 +1,20 @@
 //! A queue pair as reported by the device, followed across readings.
 
-use super::psn;
+use super::psn::{self, Advance};
 use crate::entity::devices::QpSample;
 use crate::entity::owners::QpOwner;
 use crate::entity::pauses::Stall;
 use crate::host::rdma::nldev::QueuePair;
 
-/// Packets that a port carried between two readings; `None` if not counted.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PortPackets {
-    pub(super) sent: Option<u64>,
-    pub(super) received: Option<u64>,
-}
-
 #[derive(Debug)]
 pub(super) struct QpWatch {
     qp: QueuePair,
     owner: QpOwner,
-    /// Advance of the PSN in packets; `None` once it is unknown.
-    sent: Option<u64>,
-    received: Option<u64>,
+    /// Advance of its PSNs in packets, at least.
+    sent: u64,
+    received: u64,
+    /// Readings before which there may have been more.
+    ambiguous: u64,
     stalled_ns: u64,
     stall: Stall,
     /// It progressed in the latest interval, or has stalled since.
@@ -31,8 +26,9 @@ impl QpWatch {
         Self {
             qp: qp.clone(),
             owner: owner.clone(),
-            sent: Some(0),
-            received: Some(0),
+            sent: 0,
+            received: 0,
+            ambiguous: 0,
             stalled_ns: 0,
             stall: Stall::default(),
             busy: false,
@@ -48,36 +44,38 @@ impl QpWatch {
         same_maker && self.qp.kind == qp.kind && same_peer
     }
 
-    /// Adds its state at the end of a span (start and end, Unix nanoseconds) in which the port carried `most` packets.
+    /// Adds its state at the end of a span (start and end, Unix nanoseconds) in which it took at `most` so many PSNs.
     /// True if a PSN advanced.
     pub(super) fn advance(
         &mut self,
         qp: &QueuePair,
         owner: &QpOwner,
-        most: PortPackets,
+        most: Option<u64>,
         (first_ns, last_ns): (u64, u64),
         paused: bool,
     ) -> bool {
         let span_ns = last_ns.saturating_sub(first_ns);
-        let step = |before: Option<u32>, now: Option<u32>, most: Option<u64>| match (before, now) {
-            (Some(before), Some(now)) => psn::advance(before, now, most),
-            // Without a connection there is no PSN.
-            (None, _) => Some(0),
-            (Some(_), None) => None,
-        };
+        let unknown = Advance { packets: 0, may_be_more: true };
         // A PSN counts packets once it was set: the receive PSN in the transition to RTR, the send PSN in the one
         // from RTR to RTS (IBTA volume 1, modify QP table). A change across these transitions is no packet count.
         let was_sending = matches!(self.qp.state, Some("RTS" | "SQD" | "SQE"));
         let was_up = was_sending || self.qp.state == Some("RTR");
         // After a return to RESET its PSNs are meaningless, and the latest packets are unknown.
         let is_set = !matches!(qp.state, Some("RESET" | "INIT"));
+        let step = |before: Option<u32>, now: Option<u32>| match (before, now) {
+            _ if !is_set => unknown,
+            (Some(before), Some(now)) => psn::advance(before, now, most),
+            // Without a connection there is no PSN.
+            (None, _) => Advance::default(),
+            (Some(_), None) => unknown,
+        };
         let changed = was_sending && self.qp.sq_psn != qp.sq_psn || was_up && self.qp.rq_psn != qp.rq_psn;
         if was_up && span_ns > 0 {
-            let step = |before, now, most| if is_set { step(before, now, most) } else { None };
-            let sent = if was_sending { step(self.qp.sq_psn, qp.sq_psn, most.sent) } else { Some(0) };
-            let received = step(self.qp.rq_psn, qp.rq_psn, most.received);
-            self.sent = self.sent.zip(sent).map(|(sum, more)| sum + more);
-            self.received = self.received.zip(received).map(|(sum, more)| sum + more);
+            let sent = if was_sending { step(self.qp.sq_psn, qp.sq_psn) } else { Advance::default() };
+            let received = step(self.qp.rq_psn, qp.rq_psn);
+            self.sent = self.sent.saturating_add(sent.packets);
+            self.received = self.received.saturating_add(received.packets);
+            self.ambiguous += u64::from(sent.may_be_more || received.may_be_more);
             let ready = qp.state == Some("RTS");
             if !changed && ready && self.busy && paused {
                 self.stalled_ns = self.stalled_ns.saturating_add(span_ns);
@@ -95,15 +93,17 @@ impl QpWatch {
         changed
     }
 
-    /// `moving` is true if the device reports current PSNs.
+    /// `moving` is true if the device reports current PSNs. Those of DC are of the latest of many peers.
     pub(super) fn sample(&self, moving: bool) -> QpSample {
+        let counts = moving && self.qp.kind != Some("DRIVER");
         QpSample {
             owner: self.owner.clone(),
             sq_psn: self.qp.sq_psn,
             rq_psn: self.qp.rq_psn,
-            sent: self.sent.filter(|_| moving),
-            received: self.received.filter(|_| moving && self.qp.rq_psn.is_some()),
-            stalled_ns: moving.then_some(self.stalled_ns),
+            sent: Some(self.sent).filter(|_| counts && self.qp.sq_psn.is_some()),
+            received: Some(self.received).filter(|_| counts && self.qp.rq_psn.is_some()),
+            ambiguous: if counts { self.ambiguous } else { 0 },
+            stalled_ns: counts.then_some(self.stalled_ns),
             stall: self.stall,
         }
     }
@@ -130,6 +130,18 @@ mod tests {
         (qp, QpOwner { lqpn: 17, pid, comm: pid.map(|_| "train".to_owned()), ..QpOwner::default() })
     }
 
+    #[test]
+    fn psns_of_dc_count_no_packets() {
+        let (rc, owner) = listed(Some(4_711), None);
+        for (kind, expected) in [("RC", Some(9)), ("DRIVER", None)] {
+            let first = QueuePair { kind: Some(kind), ..rc.clone() };
+            let mut followed = QpWatch::new(&first, &owner);
+            let later = QueuePair { sq_psn: Some(10), ..first };
+            assert!(followed.advance(&later, &owner, Some(100), (0, 1), false));
+            assert_eq!(followed.sample(true).sent, expected, "{kind}");
+        }
+    }
+
     /// The kernel names the thread that made it, as long as that runs.
     #[test]
     fn a_queue_pair_whose_thread_has_ended_stays_the_same_with_its_owner() {
@@ -137,7 +149,7 @@ mod tests {
         let mut followed = QpWatch::new(&qp, &owner);
         let (nameless, nobody) = listed(None, None);
         assert!(followed.is_same(&nameless));
-        followed.advance(&nameless, &nobody, PortPackets::default(), (0, 1), false);
+        followed.advance(&nameless, &nobody, None, (0, 1), false);
         assert_eq!(followed.sample(true).owner, owner);
         let others = [listed(Some(4_712), None), listed(None, Some("ib_core"))];
         assert!(others.iter().all(|(other, _)| !followed.is_same(other)) && followed.is_same(&qp));

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::context::ask::{Port, PortCounts};
 use super::ethernet::{self, Ethernet};
-use super::follow::{PortPackets, QpWatch};
+use super::follow::QpWatch;
 use super::growth::GrowthWatch;
+use super::psn;
 use super::tally::Tally;
 use crate::doctor::check;
 use crate::doctor::facts::HostFacts;
@@ -67,7 +68,7 @@ pub(super) struct PortWatch {
     qps_left_out: u64,
     qp_tallies: BTreeMap<u32, (BTreeSet<u32>, Tally)>,
     /// Time, packets and pauses of the port at the latest reading of queue pairs.
-    qps_read: Option<(u64, PortPackets, [Option<u64>; 8])>,
+    qps_read: Option<(u64, [Option<u64>; 2], [Option<u64>; 8])>,
     /// True once any PSN has advanced: some drivers report only the initial PSNs.
     moving: bool,
 }
@@ -209,14 +210,14 @@ impl PortWatch {
 
     pub(super) fn take_qps(&mut self, found: &QueuePairs, time_ns: u64) {
         let value = |name| counted(&self.counters, name).map(|(value, _)| value);
-        let now = PortPackets { sent: value("tx_packets"), received: value("rx_packets") };
+        let now = ["tx_packets", "rx_packets"].map(value);
         let paused_us = ethernet::received_us(&self.ethernet);
         let before = self.qps_read.replace((time_ns, now, paused_us));
-        let since = |of: fn(&PortPackets) -> Option<u64>| {
-            let (_, before, _) = before?;
-            of(&now)?.checked_sub(of(&before)?)
-        };
-        let most = PortPackets { sent: since(|p| p.sent), received: since(|p| p.received) };
+        let since = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
+        let most = before.and_then(|(_, [sent, received], _)| {
+            let [sent_now, received_now] = now;
+            psn::most(since(sent_now, sent), since(received_now, received))
+        });
         let from_ns = before.map_or(time_ns, |(then, ..)| then.min(time_ns));
         let span_ns = time_ns - from_ns;
         let paused = before.is_some_and(|(.., before)| {
@@ -236,7 +237,8 @@ impl PortWatch {
             }
             let earlier = self.qps.remove(&qp.lqpn).filter(|earlier| earlier.is_same(qp));
             let mut followed = earlier.unwrap_or_else(|| QpWatch::new(qp, owner));
-            self.moving |= followed.advance(qp, owner, most, (from_ns, time_ns), paused);
+            let moved = followed.advance(qp, owner, most, (from_ns, time_ns), paused);
+            self.moving |= moved && !sets_psns_alone(self.driver());
             present.insert(qp.lqpn, followed);
         }
         self.qps = present;
@@ -286,8 +288,15 @@ impl PortWatch {
             trusts_pcp: self.trusts_pcp,
             active_mtu: self.active_mtu,
             qps: Arc::clone(&self.sampled),
+            qps_ns: self.qps_read.map(|(time_ns, ..)| time_ns),
             qp_counters: qp_counters.collect(),
             qps_left_out: self.qps_left_out,
         }
     }
+}
+
+/// True for a driver that answers queries with the PSNs that verbs have set: they change when a queue pair is connected
+/// anew, and count nothing (`irdma_query_qp` of hw/irdma/verbs.c).
+fn sets_psns_alone(driver: Option<&str>) -> bool {
+    driver == Some("irdma")
 }

@@ -25,8 +25,12 @@ const MOST_EVENTS: usize = 4_096;
 /// Maximum number of queue pairs kept that ended; the oldest leave first.
 const MOST_ENDED: usize = 4_096;
 
-/// Device and number of a queue pair.
-type Key = (Shared, u64);
+/// Device and number of a queue pair; of one for management also the port.
+type Key = (Shared, u64, Option<u64>);
+
+fn key(device: &Shared, lqpn: u64, port: Option<u64>) -> Key {
+    (device.clone(), lqpn, port.filter(|_| lqpn <= 1))
+}
 
 /// Converts a number of a column; `none` if unknown or out of range.
 pub(super) fn small<T: TryFrom<u64>>(number: Option<u64>, none: T) -> T {
@@ -40,8 +44,8 @@ pub(super) struct QueuePairs {
     states: BTreeMap<Key, registry::QpLife>,
     /// Those that ended, the oldest first.
     ended: VecDeque<registry::QpLife>,
-    /// The latest row of each, with the sums of its counts.
-    counts: BTreeMap<Key, QpSecond>,
+    /// The latest row of each, with the sums of its counts, and its rows in which PSNs may have wrapped.
+    counts: BTreeMap<Key, (QpSecond, u64)>,
     events: Vec<QpEvent>,
     events_left_out: u64,
 }
@@ -49,7 +53,7 @@ pub(super) struct QueuePairs {
 impl QueuePairs {
     /// Takes in a state, which replaces an earlier one of the number. Those that ended before the range are left out.
     pub(super) fn life(&mut self, row: &registry::QpLife, is_in_range: bool) {
-        let key = (row.device.clone(), row.lqpn);
+        let key = key(&row.device, row.lqpn, row.port);
         let is_over = life(row).control.is_over();
         if is_over || row.gone == Some(1) {
             if self.states.get(&key).is_some_and(|known| !is_other(known, row)) {
@@ -76,7 +80,13 @@ impl QueuePairs {
 
     /// Takes in the counts of an interval.
     pub(super) fn counted(&mut self, row: &QpSecond) {
-        let sums = self.counts.get(&(row.device.clone(), row.lqpn));
+        let key = key(&row.device, row.lqpn, row.port);
+        let (sums, mut ambiguous) = match self.counts.get(&key) {
+            Some((sums, ambiguous)) => (Some(sums), *ambiguous),
+            None => (None, 0),
+        };
+        let is_known = |row: &QpSecond| row.sent_packets.or(row.received_packets).is_some();
+        ambiguous += u64::from(sums.is_some_and(is_known) && !is_known(row));
         let sum = |of: fn(&QpSecond) -> Option<u64>| {
             let before = sums.and_then(of);
             of(row).map(|new| before.unwrap_or(0).saturating_add(new)).or(before)
@@ -93,7 +103,7 @@ impl QueuePairs {
             pause_stall_ns: sum(|row| row.pause_stall_ns),
             ..row.clone()
         };
-        self.counts.insert((row.device.clone(), row.lqpn), sums);
+        self.counts.insert(key, (sums, ambiguous));
     }
 
     /// Takes in an event of the control path.
@@ -146,7 +156,8 @@ impl QueuePairs {
     }
 
     fn listed(&self, row: &registry::QpLife) -> QpSample {
-        let counts = self.counts.get(&(row.device.clone(), row.lqpn));
+        let key = key(&row.device, row.lqpn, row.port);
+        let (counts, ambiguous) = self.counts.get(&key).map(|(counts, n)| (counts, *n)).unzip();
         // With a context, the counts are its own.
         let own = counts.filter(|_| !has(row, QpSource::Context));
         QpSample {
@@ -162,6 +173,7 @@ impl QueuePairs {
             },
             sent: own.and_then(|counts| counts.sent_packets),
             received: own.and_then(|counts| counts.received_packets),
+            ambiguous: ambiguous.unwrap_or(0),
             stalled_ns: counts.and_then(|counts| counts.pause_stall_ns),
             ..QpSample::default()
         }
@@ -188,7 +200,7 @@ impl QueuePairs {
     pub(super) fn contexts(&self) -> Contexts {
         let read = self.states.values().filter(|row| has(row, QpSource::Context));
         let qps = read.filter_map(|row| {
-            let counts = self.counts.get(&(row.device.clone(), row.lqpn))?;
+            let (counts, ambiguous) = self.counts.get(&key(&row.device, row.lqpn, row.port))?;
             let attributed = counts.timeouts.zip(counts.sequence_errors);
             let mut context = ContextSample {
                 device: row.device.as_str().to_owned(),
@@ -199,6 +211,7 @@ impl QueuePairs {
                 readings: counts.readings.unwrap_or(0),
                 sent: counts.sent_packets,
                 received: counts.received_packets,
+                ambiguous: *ambiguous,
                 in_flight: number(counts.in_flight),
                 stuck_ns: counts.stuck_ns,
                 retries_used: number(counts.retries_used),

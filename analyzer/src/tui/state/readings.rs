@@ -32,6 +32,8 @@ pub struct ReadingPoint {
     pub sent: Option<u64>,
     /// Packets received since the first reading.
     pub received: Option<u64>,
+    /// Readings up to this one before which PSNs may have wrapped.
+    pub ambiguous: u64,
 }
 
 impl ReadingPoint {
@@ -42,6 +44,7 @@ impl ReadingPoint {
             retries_used: sample.retries_used,
             sent: sample.sent,
             received: sample.received,
+            ambiguous: sample.ambiguous,
         }
     }
 }
@@ -91,13 +94,14 @@ impl Readings {
     }
 }
 
-/// Packets a second between two readings.
+/// Packets a second between two readings; unknown if PSNs may have wrapped in between.
 #[must_use]
 pub fn rates(then: &ReadingPoint, now: &ReadingPoint) -> (Option<f64>, Option<f64>) {
     let seconds = seconds(now.time_ns.saturating_sub(then.time_ns));
+    let (now_ambiguous, then_ambiguous) = (now.ambiguous, then.ambiguous);
     let of = |now: Option<u64>, then: Option<u64>| {
         let more = now?.checked_sub(then?)? as f64;
-        (seconds > 0.0).then(|| more / seconds)
+        (seconds > 0.0 && now_ambiguous == then_ambiguous).then(|| more / seconds)
     };
     (of(now.sent, then.sent), of(now.received, then.received))
 }
@@ -136,5 +140,18 @@ mod tests {
             readings.push(&at(seconds, 5));
         }
         assert!(readings.of("mlx5_0", 17).count() <= MOST);
+    }
+
+    #[test]
+    fn a_psn_that_may_have_wrapped_has_no_rate_until_the_next_reading() {
+        let mut readings = Readings::default();
+        for (seconds, ambiguous, expected) in
+            [(1, 0, None), (2, 0, Some(100.0)), (3, 1, None), (4, 1, Some(100.0))]
+        {
+            let mut contexts = Contexts::clone(&at(seconds, 100 * seconds));
+            contexts.qps[0].ambiguous = ambiguous;
+            readings.push(&Arc::new(contexts));
+            assert_eq!(readings.rates("mlx5_0", 17).0, expected, "{seconds}");
+        }
     }
 }

@@ -21,6 +21,8 @@ pub struct PortRates<'a> {
     now: &'a PortSample,
     then: &'a PortSample,
     seconds: f64,
+    /// The earlier list of queue pairs, and the seconds since: they are listed less often than counters are read.
+    list: Option<(&'a PortSample, f64)>,
 }
 
 impl Trail {
@@ -31,9 +33,12 @@ impl Trail {
         }
         // One of ten seconds ago is enough: with thousands of queue pairs each has its megabytes.
         let newest = end(devices);
-        while self.0.get(1).is_some_and(|second| end(second).saturating_add(EPISODE_GAP_NS) <= newest)
-            || self.0.len() == KEPT
-        {
+        let listed_ns = listed(devices);
+        let is_enough = |second: &Arc<Devices>| {
+            end(second).saturating_add(EPISODE_GAP_NS) <= newest
+                && (listed_ns == 0 || listed(second) < listed_ns)
+        };
+        while self.0.get(1).is_some_and(is_enough) || self.0.len() == KEPT {
             self.0.pop_front();
         }
         self.0.push_back(Arc::clone(devices));
@@ -44,15 +49,20 @@ impl Trail {
     #[must_use]
     pub fn rates<'a>(&'a self, now: &'a PortSample) -> Option<PortRates<'a>> {
         let (_, end) = now.window?;
-        let of = |devices: &'a Arc<Devices>| {
-            let then = devices.ports.iter().find(|p| p.device == now.device && p.port == now.port)?;
-            let (_, last) = then.window?;
-            let ns = end.checked_sub(last).filter(|ns| *ns > 0)?;
-            Some((then, ns))
-        };
+        let all = || self.0.iter().flat_map(|devices| &devices.ports);
+        let own = || all().filter(|p| p.device == now.device && p.port == now.port);
+        let since = |now: u64, then: Option<u64>| now.checked_sub(then?).filter(|ns| *ns > 0);
         // The one that is nearest to ten seconds back, from the oldest on.
-        let (then, ns) = self.0.iter().filter_map(of).min_by_key(|(_, ns)| ns.abs_diff(EPISODE_GAP_NS))?;
-        Some(PortRates { now, then, seconds: seconds(ns) })
+        let nearest = |of: &dyn Fn(&PortSample) -> Option<u64>| {
+            let with = own().filter_map(|then| Some((then, of(then)?)));
+            with.min_by_key(|(_, ns)| ns.abs_diff(EPISODE_GAP_NS)).map(|(then, ns)| (then, seconds(ns)))
+        };
+        let (then, seconds) = nearest(&|then| since(end, then.window.map(|(_, last)| last)))?;
+        let list = match now.qps_ns {
+            None => Some((then, seconds)),
+            Some(listed_ns) => nearest(&|then| since(listed_ns, then.qps_ns)),
+        };
+        Some(PortRates { now, then, seconds, list })
     }
 }
 
@@ -78,28 +88,17 @@ impl PortRates<'_> {
     /// PSNs that a queue pair sent and took in, a second.
     #[must_use]
     pub fn qp_per_s(&self, qp: &QpSample) -> (Option<f64>, Option<f64>) {
-        let then = self
-            .then
-            .qps
-            .iter()
-            .find(|then| (then.owner.lqpn, then.owner.rqpn) == (qp.owner.lqpn, qp.owner.rqpn));
-        let of = |now: Option<u64>, then: Option<u64>| Some(self.rate(now?, then?));
-        (of(qp.sent, then.and_then(|then| then.sent)), of(qp.received, then.and_then(|then| then.received)))
+        let Some((list, seconds)) = self.list else { return (None, None) };
+        let is_it = |then: &&QpSample| id(then) == id(qp);
+        list.qps.iter().find(is_it).map_or((None, None), |then| of_qp(then, qp, seconds))
     }
 
     /// The same of all queue pairs, by number.
     #[must_use]
     pub fn qps_per_s(&self) -> Map<u32, (Option<f64>, Option<f64>)> {
-        let id = |qp: &QpSample| (qp.owner.lqpn, qp.owner.rqpn);
-        let then: Map<_, &QpSample> = self.then.qps.iter().map(|qp| (id(qp), qp)).collect();
-        let of = |now: Option<u64>, then: Option<u64>| Some(self.rate(now?, then?));
-        let rates = |qp: &QpSample| {
-            let then = then.get(&id(qp));
-            (
-                of(qp.sent, then.and_then(|then| then.sent)),
-                of(qp.received, then.and_then(|then| then.received)),
-            )
-        };
+        let Some((list, seconds)) = self.list else { return Map::default() };
+        let then: Map<_, &QpSample> = list.qps.iter().map(|qp| (id(qp), qp)).collect();
+        let rates = |qp: &QpSample| then.get(&id(qp)).map_or((None, None), |then| of_qp(then, qp, seconds));
         self.now.qps.iter().map(|qp| (qp.owner.lqpn, rates(qp))).collect()
     }
 
@@ -115,6 +114,24 @@ impl PortRates<'_> {
     fn rate(&self, now: u64, then: u64) -> f64 {
         now.saturating_sub(then) as f64 / self.seconds
     }
+}
+
+/// The latest list of queue pairs of any port; 0 without any.
+fn listed(devices: &Devices) -> u64 {
+    devices.ports.iter().filter_map(|port| port.qps_ns).max().unwrap_or(0)
+}
+
+fn id(qp: &QpSample) -> (u32, Option<u32>) {
+    (qp.owner.lqpn, qp.owner.rqpn)
+}
+
+/// Packets a second of a queue pair in two lists; unknown if its PSNs may have wrapped in between.
+fn of_qp(then: &QpSample, now: &QpSample, seconds: f64) -> (Option<f64>, Option<f64>) {
+    let is_exact = then.ambiguous == now.ambiguous;
+    let of = |now: Option<u64>, then: Option<u64>| {
+        Some(now?.saturating_sub(then?) as f64 / seconds).filter(|_| is_exact)
+    };
+    (of(now.sent, then.sent), of(now.received, then.received))
 }
 
 #[cfg(test)]
@@ -164,5 +181,34 @@ mod tests {
             }
         }
         assert_eq!(trail.0.len(), 11, "ten seconds back, and now");
+    }
+
+    /// With many queue pairs a list takes long, and lists rest for up to 20 s.
+    #[test]
+    fn rates_of_queue_pairs_are_over_the_time_between_two_lists() {
+        let listed = |second: u64, list: u64, ambiguous: u64| {
+            let mut devices = Devices::clone(&at(second));
+            let port = &mut devices.ports[0];
+            port.qps_ns = Some(list * SECOND);
+            let qps = Arc::make_mut(&mut port.qps);
+            (qps[0].sent, qps[0].ambiguous) = (Some(list * 5), ambiguous);
+            Arc::new(devices)
+        };
+        let mut trail = Trail::default();
+        let rate = |trail: &Trail, now: &Arc<Devices>| {
+            trail.rates(&now.ports[0]).unwrap().qps_per_s().get(&7).copied().unwrap_or_default().0
+        };
+        for second in 1..61 {
+            let now = listed(second, second / 20 * 20, 0);
+            trail.push(&now);
+            if second > 20 {
+                assert_eq!(rate(&trail, &now), Some(5.0), "{second}");
+            } else if second > 1 {
+                assert_eq!(rate(&trail, &now), None, "one list has no rate");
+            }
+        }
+        let now = listed(61, 61, 1);
+        trail.push(&now);
+        assert_eq!(rate(&trail, &now), None, "its PSN may have wrapped");
     }
 }

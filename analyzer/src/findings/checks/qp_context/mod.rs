@@ -117,7 +117,7 @@ const PLANES: Entry = Entry {
     title: "Planes loaded unevenly",
     meaning: "Planes of a multi-plane fabric carry equal shares by design. Here one plane carries far more than the mean: its links saturate while others idle.",
     computed: "Live, from the NIC's own context (devices[].qps[].plane): of at least `qp_context.plane_qps` connected queue pairs with a plane, the busiest plane has `qp_context.planes_ratio` times the mean of all planes up to the highest number seen. \
-               The load is what each queue pair sent (sent_packets), or one each where that is not known.",
+               The load is what each queue pair sent (sent_packets), or one each where that is not known exactly of all.",
     advice: "Check that all planes are up on this host and on the peers, and how the library chooses planes (NCCL_IB_SPLIT_DATA_ON_QPS, number of queue pairs a multiple of the planes).",
     caveat: READ,
     ..Entry::of(Problem::Silent)
@@ -336,7 +336,7 @@ fn receiver(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut V
 }
 
 fn bond_port(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<Finding>) {
-    let in_use = |qp: &&&DeviceQp| qp.rqpn.is_some() && qp.sent_packets != Some(0);
+    let in_use = |qp: &&&DeviceQp| qp.rqpn.is_some() && qp.exactly_sent() != Some(0);
     let ports: Vec<(u8, &DeviceQp)> =
         qps.iter().filter(in_use).filter_map(|qp| Some((qp.bond_port?, *qp))).collect();
     let (Some((port, first)), count) = (ports.first().copied(), ports.len()) else { return };
@@ -370,10 +370,10 @@ fn planes(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec
     if (with.len() as u64) < input.limits.qp_context.plane_qps.max(2) {
         return;
     }
-    let known = with.iter().all(|(_, qp)| qp.sent_packets.is_some());
+    let known = with.iter().all(|(_, qp)| qp.exactly_sent().is_some());
     let mut loads: BTreeMap<u8, u64> = BTreeMap::new();
     for (plane, qp) in &with {
-        let load = if known { qp.sent_packets.unwrap_or(0) } else { 1 };
+        let load = if known { qp.exactly_sent().unwrap_or(0) } else { 1 };
         *loads.entry(*plane).or_default() += load;
     }
     let planes = loads.keys().max().copied().unwrap_or(0).max(2);

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::attribution::{Errors, TimeoutAttribution};
-use super::progress::{PacketBounds, Progress, Rules, Timestamps};
+use super::progress::{Progress, Rules, Timestamps};
 use crate::entity::contexts::{ContextSample, Contexts, Queries as Cost, RawContext};
 use crate::entity::lives::QpLife;
 use crate::host::HostError;
@@ -15,6 +15,7 @@ use crate::host::rdma::nldev::{self, Query, QueuePair};
 use crate::host::rdma::qp_context::{self, Place, QpContext, Undecodable};
 use crate::host::read::queries::Queries;
 use crate::source::devices::lives::Span;
+use crate::source::devices::psn;
 use crate::util::map::Map;
 use crate::util::time::NS_PER_S;
 
@@ -367,7 +368,7 @@ impl Asker {
             Err(error) if matches!(error.errno(), Some(libc::ENOENT | libc::EAGAIN)) => return,
             Err(error) => {
                 self.cost.failed += 1;
-                if device.is_over(qp, &error, firmware.is_some()) {
+                if device.is_over(qp, driver, &error, firmware.is_some()) {
                     let reached = self.firmware.as_ref().is_some_and(|firmware| firmware.reaches(&key.0));
                     device.give_up(driver, &error, firmware.is_some(), reached);
                     self.queued_ns = 0;
@@ -458,6 +459,7 @@ impl Asker {
             readings: progress.readings,
             sent: progress.sent,
             received: progress.received,
+            ambiguous: progress.ambiguous,
             in_flight: progress.in_flight(rules),
             stuck_ns: progress.stuck_ns(rules),
             retries_used: progress.retries_used(rules),
@@ -472,9 +474,10 @@ impl Asker {
 }
 
 impl Qp {
-    /// Its device refuses no other kind of queue pair, if it refuses this one.
-    fn is_usual(&self) -> bool {
-        matches!(self.kind, Some("RC" | "UC"))
+    /// Its device refuses no other kind of queue pair, if it refuses this one: of all drivers only mlx5 has contexts and
+    /// kinds without one (DCT).
+    fn is_usual(&self, driver: &str) -> bool {
+        driver != "mlx5_ib" || matches!(self.kind, Some("RC" | "UC"))
     }
 
     /// False for those that wait for no answers: UC has none, and the target of XRC sends no requests.
@@ -482,11 +485,14 @@ impl Qp {
         !matches!(self.kind, Some("UC" | "XRC_TGT"))
     }
 
-    /// Removes what its kind does not have: a PSN that its one peer has acknowledged (that field never moves for UC,
-    /// and for DC is that of the latest of many peers), retries.
+    /// Removes what its kind does not have: a PSN that its one peer has acknowledged (that field never moves for UC),
+    /// retries, and all PSNs of DC, which are those of the latest of many peers.
     fn reduce(&self, context: &mut QpContext) {
         if !matches!(self.kind, Some("RC" | "XRC_INI")) {
             context.acked_psn = None;
+        }
+        if self.kind == Some("DRIVER") {
+            (context.next_send_psn, context.next_recv_psn) = (None, None);
         }
         if !self.may_time_out() {
             context.forget_retries();
@@ -496,10 +502,8 @@ impl Qp {
     fn take(&mut self, context: QpContext, read: Timestamps, counted: PortCounts, rules: &Rules) {
         // The counters are up to a second older than the context: twice their increase bounds the packets since.
         let since = |now: Option<u64>, then: Option<u64>| Some(now?.checked_sub(then?)?.saturating_mul(2));
-        let most = PacketBounds {
-            sent: since(counted.sent, self.counted.sent),
-            received: since(counted.received, self.counted.received),
-        };
+        let most =
+            psn::most(since(counted.sent, self.counted.sent), since(counted.received, self.counted.received));
         self.counted = counted;
         match &mut self.progress {
             Some(progress) => progress.take(context, read, most, rules),
@@ -511,7 +515,7 @@ impl Qp {
 impl DeviceState {
     /// True if a refusal applies to every queue pair of the device: by its kind, or because several queries of usual
     /// queue pairs were refused and none was answered.
-    fn is_over(&mut self, qp: &mut Qp, error: &HostError, by_firmware: bool) -> bool {
+    fn is_over(&mut self, qp: &mut Qp, driver: &str, error: &HostError, by_firmware: bool) -> bool {
         match error.errno() {
             Some(libc::EPERM | libc::EACCES | libc::EOPNOTSUPP) => return by_firmware || !self.answered,
             Some(libc::EINVAL | libc::EBADMSG) => {}
@@ -523,7 +527,7 @@ impl DeviceState {
         let [netlink, fwctl] = &mut self.refusals;
         let (refusals, answered) =
             if by_firmware { (fwctl, self.firmware_answered) } else { (netlink, self.answered) };
-        *refusals = refusals.saturating_add(u8::from(qp.is_usual()));
+        *refusals = refusals.saturating_add(u8::from(qp.is_usual(driver)));
         *refusals >= REFUSALS && !answered
     }
 

@@ -61,6 +61,39 @@ fn queue_pairs_that_nothing_reaches_make_attribution_uncertain() {
     }
 }
 
+/// Of EFA's queue pairs, which are all of a kind of its own, and of those of irdma or ionic.
+#[test]
+fn a_driver_without_contexts_is_given_up_with_its_reason_whatever_the_kind() {
+    for (driver, kind, is_over) in
+        [("efa", "DRIVER", true), ("ionic_rdma", "XRC_INI", true), ("mlx5_ib", "DRIVER", false)]
+    {
+        let nic = Nic { errno: Some(libc::EINVAL), ..Nic::with(8) };
+        let mut asker = Asker::new(50);
+        let qps: Vec<QueuePair> =
+            (1..=8).map(|lqpn| QueuePair { kind: Some(kind), ..listed(lqpn) }).collect();
+        let port = Port { device: "mlx5_0".into(), index: 7, number: 1, ..Port::default() };
+        asker.take_qps(&[Port { driver: Some(driver.into()), ..port }], qps.iter());
+        nic.run(&mut asker, 3_000, |_, _| {});
+        let queries = asker.sample().queries.clone();
+        let why = format!("{driver} of this kernel hands out no QP context (EINVAL)");
+        let expected = is_over.then(|| ("mlx5_0".to_owned(), why));
+        assert_eq!(queries.refused, expected.into_iter().collect::<Vec<_>>(), "{driver}");
+        assert_eq!(queries.failed, if is_over { 3 } else { 24 }, "{driver}");
+    }
+}
+
+/// A DC queue pair has another peer with each message: the PSNs are those of the latest.
+#[test]
+fn psns_of_dc_count_nothing() {
+    let nic = Nic::with(2);
+    let mut asker = Asker::new(50);
+    let both = [listed(1), QueuePair { kind: Some("DRIVER"), ..listed(2) }];
+    list_and_read(&nic, &mut asker, &both);
+    let sample = asker.sample();
+    let sent: Vec<_> = sample.qps.iter().map(|qp| (qp.lqpn, qp.sent, qp.received)).collect();
+    assert_eq!(sent, [(1, Some(0), Some(0)), (2, None, None)]);
+}
+
 /// The kernel names no peer of XRC: the layout is that which another queue pair of the device has confirmed.
 #[test]
 fn a_context_that_nothing_confirms_waits_for_another_of_the_device() {

@@ -1,6 +1,6 @@
 //! One queue pair over successive contexts.
 
-use super::super::psn;
+use super::super::psn::{self, Advance};
 use crate::entity::contexts::ContextTimes;
 use crate::entity::interval::{self, Interval};
 use crate::host::rdma::qp_context::QpContext;
@@ -81,20 +81,16 @@ fn distance(context: &QpContext) -> Option<u32> {
     Some(context.next_send_psn?.wrapping_sub(context.acked_psn?) & PSN_MASK)
 }
 
-/// Upper bounds of the packets that the port sent and received between two contexts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct PacketBounds {
-    pub(super) sent: Option<u64>,
-    pub(super) received: Option<u64>,
-}
-
 #[derive(Clone, Debug)]
 pub(super) struct Progress {
     pub(super) context: QpContext,
     pub(super) read: Timestamps,
     pub(super) readings: u64,
+    /// Advance of its PSNs in packets, at least; `None` if contexts have no such PSN.
     pub(super) sent: Option<u64>,
     pub(super) received: Option<u64>,
+    /// Contexts before which there may have been more.
+    pub(super) ambiguous: u64,
     pub(super) retrying: u64,
     pub(super) rnr_retrying: u64,
     pub(super) receives_exhausted: u64,
@@ -115,11 +111,12 @@ pub(super) struct Progress {
 impl Progress {
     pub(super) fn new(context: QpContext, read: Timestamps, rules: &Rules) -> Self {
         let mut progress = Self {
+            sent: context.next_send_psn.map(|_| 0),
+            received: context.next_recv_psn.map(|_| 0),
             context,
             read,
             readings: 1,
-            sent: Some(0),
-            received: Some(0),
+            ambiguous: 0,
             retrying: 0,
             rnr_retrying: 0,
             receives_exhausted: 0,
@@ -134,13 +131,14 @@ impl Progress {
         progress
     }
 
-    /// Adds the next context.
-    pub(super) fn take(&mut self, context: QpContext, read: Timestamps, most: PacketBounds, rules: &Rules) {
-        let advance = |before: Option<u32>, now: Option<u32>, most| psn::advance(before?, now?, most);
-        let sent = advance(self.context.next_send_psn, context.next_send_psn, most.sent);
-        let received = advance(self.context.next_recv_psn, context.next_recv_psn, most.received);
-        self.sent = self.sent.zip(sent).map(|(sum, more)| sum + more);
-        self.received = self.received.zip(received).map(|(sum, more)| sum + more);
+    /// Adds the next context, up to which it has taken at `most` so many PSNs.
+    pub(super) fn take(&mut self, context: QpContext, read: Timestamps, most: Option<u64>, rules: &Rules) {
+        let advance = |before: Option<u32>, now: Option<u32>| Some(psn::advance(before?, now?, most));
+        let sent = advance(self.context.next_send_psn, context.next_send_psn);
+        let received = advance(self.context.next_recv_psn, context.next_recv_psn);
+        let sum = |sum: Option<u64>, more: Option<Advance>| Some(sum?.saturating_add(more?.packets));
+        (self.sent, self.received) = (sum(self.sent, sent), sum(self.received, received));
+        self.ambiguous += u64::from([sent, received].into_iter().flatten().any(|more| more.may_be_more));
         if context.acked_psn != self.context.acked_psn {
             self.moved = true;
             self.waits_since_ns = None;
@@ -261,6 +259,22 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_psn_that_may_have_wrapped_counts_at_least_what_it_shows_and_goes_on() {
+        let rules = Rules::default();
+        let read = Timestamps::default();
+        let at = |next: u32| QpContext { next_recv_psn: None, ..context(next, next) };
+        let mut progress = Progress::new(at(10), read, &rules);
+        assert_eq!((progress.sent, progress.received), (Some(0), None), "no such PSN in the context");
+        for (next, most, sent, ambiguous) in
+            [(30, Some(100), 20, 0), (50, Some(1 << 24), 40, 1), (60, None, 50, 2), (80, Some(100), 70, 2)]
+        {
+            progress.take(at(next), read, most, &rules);
+            assert_eq!((progress.sent, progress.ambiguous), (Some(sent), ambiguous), "{next}");
+        }
+        assert_eq!(progress.received, None);
+    }
+
     /// Learns from a queue pair that has had this context twice.
     fn learn_idle(rules: &mut Rules, context: &QpContext) {
         let before = Progress::new(context.clone(), Timestamps::default(), rules);
@@ -273,10 +287,9 @@ mod tests {
         for (ms, context) in contexts {
             let read = Timestamps { monotonic_ns: ms * MS, unix_ns: ms * MS };
             rules.learn(context, progress.as_ref());
-            let most = PacketBounds { sent: Some(10_000), received: Some(10_000) };
             match &mut progress {
                 None => progress = Some(Progress::new(context.clone(), read, rules)),
-                Some(progress) => progress.take(context.clone(), read, most, rules),
+                Some(progress) => progress.take(context.clone(), read, Some(10_000), rules),
             }
         }
         progress.unwrap()

@@ -126,14 +126,14 @@ pub(in crate::tui) const COLUMNS: [Column; 23] = [
         (
             "tx_packets_per_s",
             "TX pkt/s",
-            "packets sent per second, between the last two readings of the NIC's context",
+            "packets sent per second, by PSN: in some ten seconds of the kernel's lists, else between the last two readings of the NIC's context",
         ),
         (9, 5),
         |row| row.sent.map(compact),
         |row| json!(row.sent),
     ),
     figure(
-        ("rx_packets_per_s", "RX pkt/s", "packets received per second, between these readings"),
+        ("rx_packets_per_s", "RX pkt/s", "packets received per second, likewise"),
         (9, 9),
         |row| row.received.map(compact),
         |row| json!(row.received),

@@ -172,6 +172,7 @@ fn read(row: &Row<'_>) -> String {
 fn context(row: &Row<'_>) -> Vec<Pair> {
     let qp = row.qp;
     let count = |n: Option<u64>| n.map_or_else(|| UNKNOWN.to_owned(), units::count);
+    let packets = |n: Option<u64>| text(n.map(|n| format!("{}{}", qp.packets_mark(), units::count(n))));
     let of_readings = |n: Option<u64>| n.map_or_else(|| UNKNOWN.to_owned(), |n| units::plural(n, "reading"));
     let rate = |rate: Option<f64>| {
         rate.map_or_else(|| UNKNOWN.to_owned(), |rate| format!("{} pkt/s", compact(rate)))
@@ -183,8 +184,8 @@ fn context(row: &Row<'_>) -> Vec<Pair> {
     vec![
         ("sends", rate(row.sent)),
         ("receives", rate(row.received)),
-        ("packets sent", count(qp.sent_packets)),
-        ("packets received", count(qp.received_packets)),
+        ("packets sent", packets(qp.sent_packets)),
+        ("packets received", packets(qp.received_packets)),
         ("in flight", count(qp.in_flight.map(u64::from))),
         ("stuck", text(qp.stuck_ns.map(|ns| if ns == 0 { "no".to_owned() } else { units::duration(ns) }))),
         ("retries used", text(qp.retries_used)),
@@ -398,10 +399,12 @@ fn without_packets(qp: &DeviceQp) -> &'static str {
     let is_read = qp.sources.contains(&QpSource::Context);
     if qp.sq_psn.is_none() && qp.rq_psn.is_none() && !is_read {
         "neither the kernel's list nor a context has its PSNs"
+    } else if qp.ambiguous_readings.is_some_and(|readings| readings > 0) {
+        "its PSN may have wrapped since the reading before: 2^24 packets or more passed the port, or they are not counted"
     } else if qp.sent_packets.is_some() || qp.received_packets.is_some() {
         "two readings of its PSN are needed, and there are none yet"
-    } else if is_read || qp.pause_stall_ns.is_some() {
-        "its PSN may have gone round between two readings, as far as the port's packets are counted"
+    } else if is_read {
+        "its context has no PSN that counts packets"
     } else {
         "no PSN of the port has moved: drivers may report those of the connection's start"
     }
@@ -413,15 +416,15 @@ mod tests {
 
     #[test]
     fn a_dash_has_the_reason_that_holds() {
-        let with = |sent, stall| DeviceQp {
+        let with = |sent, ambiguous| DeviceQp {
             sq_psn: Some(1),
             sent_packets: sent,
-            pause_stall_ns: stall,
+            ambiguous_readings: ambiguous,
             ..DeviceQp::default()
         };
         assert!(without_packets(&DeviceQp::default()).starts_with("neither"));
         assert!(without_packets(&with(Some(0), Some(0))).starts_with("two readings"));
-        assert!(without_packets(&with(None, Some(0))).starts_with("its PSN may have gone round"));
+        assert!(without_packets(&with(Some(5), Some(1))).starts_with("its PSN may have wrapped"));
         assert!(without_packets(&with(None, None)).starts_with("no PSN of the port has moved"));
         let of = |kind, state| {
             without_peer(&DeviceQp { kind: Some(kind), state: Some(state), ..DeviceQp::default() })
