@@ -100,6 +100,11 @@ pub(crate) fn queue(dir: &Path) -> PathBuf {
     dir.join("queue")
 }
 
+/// The file that the process which records a host there holds locked.
+pub(super) fn lock(dir: &Path, host: &str) -> PathBuf {
+    journals(dir).join(format!("{host}.lock"))
+}
+
 pub(super) fn journal(dir: &Path, host: &str, id: &str) -> PathBuf {
     journals(dir).join(format!("{host}.{id}{JOURNAL}"))
 }

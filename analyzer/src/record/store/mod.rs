@@ -2,6 +2,7 @@
 
 mod journal;
 mod layout;
+mod lock;
 mod retention;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 pub use layout::{Part, folder_name};
 pub(crate) use layout::{folder, queue, walk};
+use lock::{HostLock, taken};
 pub use retention::Keep;
 use volume::Volume;
 
@@ -95,12 +97,14 @@ pub struct Store {
     seal_from_ns: u64,
     synced_ns: u64,
     wary_until_ns: u64,
-    /// The last write failed; avoids repeated notices.
-    failing: bool,
+    /// Why the last write failed; avoids repeated notices.
+    failing: Option<io::Error>,
     /// Number of journals that killed processes of this host left.
     killed: u32,
     /// Files were sealed since the last [`take_sealed`](Self::take_sealed).
     sealed: bool,
+    /// Locked as long as this process records the host there.
+    _lock: Option<HostLock>,
 }
 
 /// Messages for the user.
@@ -144,9 +148,11 @@ impl Store {
         if queue {
             layout::create(&layout::queue(dir), layout::PRIVATE)?;
         }
+        let host = folder_name(host);
+        let lock = HostLock::take(dir, &host)?;
         let mut store = Self {
             dir: dir.to_owned(),
-            host: folder_name(host),
+            host,
             rotate,
             keep,
             queue,
@@ -159,9 +165,10 @@ impl Store {
             seal_from_ns: 0,
             synced_ns: 0,
             wary_until_ns: 0,
-            failing: false,
+            failing: None,
             killed: 0,
             sealed: false,
+            _lock: lock,
         };
         let notices = store.recover()?;
         Ok((store, notices))
@@ -174,11 +181,7 @@ impl Store {
             let path = entry.path();
             match Volume::recover(path.clone()) {
                 Ok(None) if layout::journal_name(&path).is_some_and(|(host, _)| host == self.host) => {
-                    // Each packet would count twice.
-                    return Err(io::Error::other(format!(
-                        "another process records host {} there: end it, or choose another folder or name",
-                        self.host
-                    )));
+                    return Err(taken(&self.host));
                 }
                 Ok(None) => {}
                 Ok(Some(volume)) => {
@@ -315,15 +318,14 @@ impl Store {
     /// Reports a failing disk once, and its recovery once.
     fn say(&mut self, error: Option<io::Error>, notices: &mut Notices) {
         match error {
-            Some(error) if !self.failing => {
-                self.failing = true;
+            Some(error) if self.failing.is_none() => {
                 notices.push(format!(
                     "cannot write to {}: {error}; rows wait in memory, then the oldest are lost and counted (hosts.rows_lost); free space or lower --keep",
                     self.dir.display()
                 ));
+                self.failing = Some(error);
             }
-            None if self.failing => {
-                self.failing = false;
+            None if self.failing.take().is_some() => {
                 notices.push(format!("writing to {} again", self.dir.display()));
             }
             _ => {}
@@ -387,6 +389,12 @@ impl Store {
             layout::journals(&self.dir).display()
         ));
         (Losses { rows, ..Losses::default() }, notices)
+    }
+
+    /// Why rows could not be written the last time.
+    #[must_use]
+    pub const fn failure(&self) -> Option<&io::Error> {
+        self.failing.as_ref()
     }
 
     /// True if files were sealed since the last call.
