@@ -239,7 +239,7 @@ impl Views {
 /// The response to a view's dump request.
 const fn answer(asked: bool) -> &'static str {
     if asked {
-        "a dump is written, --post after this"
+        "a dump will be written after --post"
     } else {
         "the agent has no flight recorder: start it with --keep 10m"
     }

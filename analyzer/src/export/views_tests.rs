@@ -118,7 +118,7 @@ fn a_view_has_the_report_of_the_agent() {
     board.views().notice("a note");
     assert!(matches!(next(&feed), Update::Notice(text) if text == "a note"));
     feed.commands.send(Command::Dump).unwrap();
-    assert!(matches!(next(&feed), Update::Notice(text) if text.contains("a dump is written")));
+    assert!(matches!(next(&feed), Update::Notice(text) if text.contains("a dump will be written")));
     assert_eq!(wanted_ns.load(Ordering::Relaxed), u64::MAX);
 
     // The last sample arrives, whatever the interval of the view.

@@ -15,7 +15,7 @@ use crate::model::events::CLASSES;
 use crate::model::{History, OverTime};
 use crate::packet::pcapng;
 use crate::record::Rows;
-use crate::record::store::{Keep, Rotate, Store};
+use crate::record::store::{Keep, Notices, Rotate, Store};
 use crate::report::{self, Report};
 use crate::sample::{EventSample, Sample};
 use crate::share::html;
@@ -168,17 +168,23 @@ fn tables(dump: &Dump, folder: &Path) -> io::Result<(usize, u64)> {
         rows += read.len();
         let (losses, notices) = store.append(last_ns, read);
         lost += losses.rows;
-        if let Some(notice) = notices.into_iter().next() {
-            return Err(io::Error::other(notice));
-        }
+        failed(&store, notices)?;
     }
-    if let Some(notice) = store.seal().into_iter().next() {
-        return Err(io::Error::other(notice));
-    }
+    let notices = store.seal();
+    failed(&store, notices)?;
     drop(store);
     // Everything is sealed, so the folder is empty.
     let _ = fs::remove_dir(folder.join("journal"));
     Ok((rows, lost))
+}
+
+/// The cause of a failure: rows of a recording wait for space, as its message says, while a dump is given up.
+pub(super) fn failed(store: &Store, notices: Notices) -> io::Result<()> {
+    match (store.failure(), notices.into_iter().next()) {
+        (Some(cause), _) => Err(io::Error::new(cause.kind(), cause.to_string())),
+        (None, Some(notice)) => Err(io::Error::other(notice)),
+        (None, None) => Ok(()),
+    }
 }
 
 fn put(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {

@@ -52,7 +52,7 @@ impl Tee {
                 Ok(Command::Dump) => {
                     self.recorder.requests().key.store(true, Ordering::Relaxed);
                     let _gone =
-                        self.end.tell(Update::Notice("a dump is written, --post after this".to_owned()));
+                        self.end.tell(Update::Notice("a dump will be written after --post".to_owned()));
                 }
                 Ok(command) => {
                     // If this fails, the source has ended, and the next update reports it.

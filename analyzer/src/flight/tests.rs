@@ -20,6 +20,7 @@ use crate::record::Rows;
 use crate::record::collect::Origin;
 use crate::record::parquet;
 use crate::record::registry::FlowSecond;
+use crate::record::store::{Keep, Rotate, Store};
 use crate::report;
 use crate::sample::{Direction, EventSample, Sample};
 use crate::source::feed::{self, Command, Update};
@@ -408,6 +409,22 @@ fn a_folder_that_cannot_be_written_is_an_error_and_leaves_nothing() {
     std::fs::write(&file, "").unwrap();
     assert!(dump::write(&dump_of_everything(), &file.join("dumps"), None).is_err());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// A recorder's rows wait for space, as its message says; a dump is given up.
+#[test]
+fn a_dump_that_cannot_be_written_names_the_cause_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let never = Rotate { time_ns: u64::MAX, bytes: u64::MAX };
+    let (mut store, _) = Store::open(folder.path(), "h", never, Keep::default(), false).unwrap();
+    dump::failed(&store, Vec::new()).unwrap();
+    let journals = folder.path().join("journal");
+    std::fs::remove_dir_all(&journals).unwrap();
+    std::fs::write(&journals, "").unwrap();
+    let (_, notices) = store.append(1, dump_of_everything().blocks[0].rows().unwrap());
+    let error = dump::failed(&store, notices).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotADirectory);
+    assert!(!error.to_string().contains("memory"), "{error}");
 }
 
 #[test]

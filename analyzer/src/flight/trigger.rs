@@ -28,8 +28,8 @@ impl Cause {
         match self {
             Self::Finding => "a finding",
             Self::Signal => "SIGUSR1",
-            Self::Key => "a key of the terminal UI",
-            Self::Request => "a request on the unix socket",
+            Self::Key => "the key D",
+            Self::Request => "POST /dump on the unix socket",
         }
     }
 }

@@ -13,7 +13,9 @@ use super::dump::{self, Dump, PARTIAL, PREFIX, WHY, Written};
 #[cfg(target_os = "linux")]
 use crate::sandbox::{self, Plan};
 use crate::source::feed::Update;
+use crate::util::limit;
 use crate::util::notice::say;
+use crate::util::units::plural;
 
 /// Maximum run time of the user's program.
 const COMMAND_TIME: Duration = Duration::from_secs(60);
@@ -54,17 +56,22 @@ fn one(settings: &Settings, dump: &Dump, facts: Option<&str>, say: &dyn Fn(&str)
         Ok(done) => done,
         Err(error) => {
             let folder = settings.folder.display();
+            let remedy = match error.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free space, or ",
+                _ => "",
+            };
             return say(&format!(
-                "cannot write a dump to {folder}: {error}; free space or choose another --dump-dir ({why})"
+                "no dump of \"{why}\": cannot write to {folder}: {}; {remedy}choose another --dump-dir",
+                limit::words(&error.to_string())
             ));
         }
     };
     let folder = written.folder.display();
     let lost = match written.rows_lost {
         0 => String::new(),
-        lost => format!(", {lost} rows lost"),
+        lost => format!(", {} lost", plural(lost, "row")),
     };
-    say(&format!("dump written to {folder}: {why} ({} rows{lost})", written.rows));
+    say(&format!("dump written to {folder}: {why} ({}{lost})", plural(written.rows as u64, "row")));
     match pruned {
         Ok(removed) => {
             for folder in removed {
