@@ -346,6 +346,7 @@ impl Publisher {
     /// Records a sample, and publishes it if due.
     fn take(&mut self, sample: &Sample, is_due: bool) {
         self.systemd.works();
+        self.board.works(Instant::now());
         if !is_due && self.beside.recorder.is_none() {
             return;
         }

@@ -23,7 +23,8 @@ $ sudo rocescope export --otlp http://localhost:4318               # to an OpenT
 ```
 
 - `/metrics` returns the text format 0.0.4, or OpenMetrics 1.0 to a client whose `Accept` prefers it. `/healthz` returns 200
-  while the process runs, `/readyz` once the programs are attached and the first sample is taken (503 before), `/` has links.
+  while samples are taken, one per second, and 503 after 30 s without one; so does `/readyz`, and 503 before the programs are attached and the
+  first sample is taken. `/` has links.
 - It listens on 127.0.0.1:14791 unless `--listen` names other addresses. Without `--listen`, it opens no port if `--textfile` or
   `--otlp` is given, and uses only the sockets of systemd (`LISTEN_FDS`) if there are any. A unix socket has mode 0660, is removed at the end, and replaces the socket of a
   killed process. Limits: GET and HEAD only, requests of at most 8 KiB within 3 s, 64 connections at a time.

@@ -181,9 +181,11 @@ impl Answer {
         Self { status, content_type, body: Body::Fixed(body), head_only: false }
     }
 
-    /// The response to a request. `latest` is the latest exposition, `None` before the first.
+    /// The response to a request. `latest` is the latest exposition, `None` before the first. With `hangs`, samples should
+    /// arrive and do not: metrics remain, and have the time of their sample.
     #[must_use]
-    pub fn to(request: &Result<Request, Refusal>, latest: Option<Arc<Exposition>>) -> Self {
+    pub fn to(request: &Result<Request, Refusal>, latest: Option<Arc<Exposition>>, hangs: bool) -> Self {
+        const HANGS: &str = "no sample for 30 s\n";
         const NOT_READY: &str = "not ready: no sample yet\n";
         let request = match request {
             Ok(request) => request,
@@ -194,6 +196,7 @@ impl Answer {
         }
         let unavailable = || Self::fixed("503 Service Unavailable", PLAIN, NOT_READY);
         let answer = match (request.path.as_str(), latest) {
+            ("/healthz" | "/readyz", _) if hangs => Self::fixed("503 Service Unavailable", PLAIN, HANGS),
             ("/metrics", Some(latest)) => Self {
                 status: "200 OK",
                 content_type: request.format.content_type(),
@@ -218,7 +221,7 @@ impl Answer {
     #[must_use]
     pub fn dump(requested: DumpRequested) -> Self {
         match requested {
-            DumpRequested::Yes => Self::fixed("202 Accepted", PLAIN, "a dump is written\n"),
+            DumpRequested::Yes => Self::fixed("202 Accepted", PLAIN, "a dump will be written after --post\n"),
             DumpRequested::NoRecorder => Self::fixed(
                 "409 Conflict",
                 PLAIN,
@@ -368,29 +371,31 @@ mod tests {
 
     #[test]
     fn answers_by_path_and_readiness() {
-        let answer = |path: &str, ready: bool| {
+        let answer = |path: &str, ready: bool, hangs: bool| {
             let exposition = ready.then(|| Arc::new(Exposition::default()));
-            Answer::to(&get(&format!("GET {path} HTTP/1.1\r\n\r\n")), exposition)
+            Answer::to(&get(&format!("GET {path} HTTP/1.1\r\n\r\n")), exposition, hangs)
         };
-        for (path, before, after) in [
-            ("/", "200", "200"),
-            ("/healthz", "200", "200"),
-            ("/readyz", "503", "200"),
-            ("/metrics", "503", "200"),
-            ("/metrics/", "404", "404"),
-            ("/../etc/passwd", "404", "404"),
+        for (path, before, after, hanging) in [
+            ("/", "200", "200", "200"),
+            ("/healthz", "200", "200", "503"),
+            ("/readyz", "503", "200", "503"),
+            ("/metrics", "503", "200", "200"),
+            ("/metrics/", "404", "404", "404"),
+            ("/../etc/passwd", "404", "404", "404"),
         ] {
-            for (ready, status) in [(false, before), (true, after)] {
-                assert!(answer(path, ready).status.starts_with(status), "{path}");
+            for (ready, hangs, status) in
+                [(false, false, before), (true, false, after), (true, true, hanging)]
+            {
+                assert!(answer(path, ready, hangs).status.starts_with(status), "{path}");
             }
         }
         for path in ["/metrics", "/dump"] {
-            let posted = Answer::to(&get(&format!("POST {path} HTTP/1.1\r\n\r\n")), None);
+            let posted = Answer::to(&get(&format!("POST {path} HTTP/1.1\r\n\r\n")), None, false);
             assert!(posted.status.starts_with("405"), "{path}");
         }
-        let refused = Answer::to(&Err(Refusal::Method), None);
+        let refused = Answer::to(&Err(Refusal::Method), None, false);
         assert!(refused.head().contains("Allow: GET, HEAD\r\n"));
-        let head = Answer::to(&get("HEAD / HTTP/1.1\r\n\r\n"), None);
+        let head = Answer::to(&get("HEAD / HTTP/1.1\r\n\r\n"), None, false);
         assert!(head.body().is_empty());
         assert!(head.head().contains(&format!("Content-Length: {}\r\n", INDEX.len())));
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Notify;
@@ -18,6 +18,9 @@ use super::web::{Guard, Web};
 use crate::util::lock::Locked;
 use crate::util::time::nanos;
 
+/// Time without a sample, of which there is one a second, after which the process counts as hanging: that of the unit's
+/// watchdog.
+const HANGS: Duration = Duration::from_secs(30);
 /// Maximum number of simultaneous connections; further ones are closed at once.
 const MOST_CONNECTIONS: usize = 64;
 /// Timeout for receiving a request head.
@@ -61,6 +64,8 @@ pub struct Board {
     /// Receiver of dump requests; `None` without a flight recorder.
     dump: Option<Dump>,
     views: Views,
+    /// Time of the latest sample, or of the start.
+    sampled: Mutex<Option<Instant>>,
 }
 
 impl Board {
@@ -78,6 +83,16 @@ impl Board {
 
     fn ask_for_dump(&self, query: &str) -> DumpRequested {
         self.dump.as_ref().map_or(DumpRequested::NoRecorder, |dump| dump.ask(query))
+    }
+
+    /// Call at the start, and with each sample.
+    pub fn works(&self, now: Instant) {
+        *self.sampled.locked() = Some(now);
+    }
+
+    /// True if the samples have stopped.
+    fn hangs(&self, now: Instant) -> bool {
+        self.sampled.locked().is_some_and(|last| now.saturating_duration_since(last) > HANGS)
     }
 
     /// Replaces the exposition.
@@ -112,6 +127,7 @@ impl Server {
     pub fn start(listeners: Vec<Listener>, board: &Arc<Board>, web: Option<Web>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let open = Arc::new(AtomicUsize::new(0));
+        board.works(Instant::now());
         let web = web.map(Arc::new);
         let mut files = Vec::new();
         {
@@ -282,7 +298,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
         Ok(request) if client.is_local() && request.post && request.path == "/dump" => {
             Answer::dump(board.ask_for_dump(&request.query))
         }
-        request => Answer::to(request, board.latest()),
+        request => Answer::to(request, board.latest(), board.hangs(Instant::now())),
     };
     answer_with(stream, &answer).await
 }

@@ -54,6 +54,21 @@ fn it_answers_and_ends() {
 }
 
 #[test]
+fn probes_fail_once_no_sample_arrives() {
+    let board = Arc::new(Board::default());
+    let (_server, address) = started(&board);
+    board.publish(Exposition::default());
+    let start = Instant::now();
+    assert!(!board.hangs(start) && board.hangs(start + 2 * HANGS));
+    board.works(start.checked_sub(2 * HANGS).unwrap());
+    let hangs = ("503".to_owned(), "no sample for 30 s\n".to_owned());
+    assert_eq!([get(address, "/healthz"), get(address, "/readyz")], [hangs.clone(), hangs]);
+    assert_eq!(get(address, "/metrics").0, "200");
+    board.works(Instant::now());
+    assert_eq!([get(address, "/healthz").0, get(address, "/readyz").0], ["200", "200"]);
+}
+
+#[test]
 fn a_unix_socket_is_removed_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.sock");
