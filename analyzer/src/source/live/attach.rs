@@ -43,6 +43,29 @@ impl Drop for Attached {
     }
 }
 
+/// Loads the programs that a plan needs. The kernel verifies a program for up to seconds, in which those that are attached
+/// already would count alone. One that it refuses is reported when it is attached.
+pub fn load(programs: &mut Programs, interface: &Interface, plan: &Plan) {
+    let _ = match plan.ingress {
+        Ingress::Xdp { frags, .. } => programs.xdp(xdp_name(frags)).map(|_| ()),
+        Ingress::Tc => programs.tc(tc_name(interface, false)).map(|_| ()),
+    };
+    let _ = programs.tc(tc_name(interface, true));
+}
+
+const fn xdp_name(frags: bool) -> &'static str {
+    if frags { names::XDP_FRAGS } else { names::XDP }
+}
+
+fn tc_name(interface: &Interface, egress: bool) -> &'static str {
+    match (interface.framing, egress) {
+        (Framing::RawIp, false) => names::TC_RAW_INGRESS,
+        (Framing::RawIp, true) => names::TC_RAW_EGRESS,
+        (_, false) => names::TC_INGRESS,
+        (_, true) => names::TC_EGRESS,
+    }
+}
+
 /// Attaches to one interface as planned. If the kernel refuses the ingress hook, the fallbacks of the plan are tried
 /// in turn, and the notes report it.
 ///
@@ -103,7 +126,7 @@ pub fn attach(
 }
 
 fn xdp(programs: &mut Programs, interface: &Interface, mode: XdpMode, frags: bool) -> Result<AttachGuard> {
-    let program = programs.xdp(if frags { names::XDP_FRAGS } else { names::XDP })?;
+    let program = programs.xdp(xdp_name(frags))?;
     let mode = match mode {
         XdpMode::Native => AyaXdpMode::Driver,
         XdpMode::Generic => AyaXdpMode::Skb,
@@ -127,12 +150,7 @@ fn tc_program(
     *clsact |= !tcx && added.is_ok();
     // An existing clsact qdisc is used as well, and stays.
     let without = added.err().filter(|why| !exists(why));
-    let program = programs.tc(match (interface.framing, egress) {
-        (Framing::RawIp, false) => names::TC_RAW_INGRESS,
-        (Framing::RawIp, true) => names::TC_RAW_EGRESS,
-        (_, false) => names::TC_INGRESS,
-        (_, true) => names::TC_EGRESS,
-    })?;
+    let program = programs.tc(tc_name(interface, egress))?;
     let direction = if egress { TcAttachType::Egress } else { TcAttachType::Ingress };
     let options = if tcx {
         // First at ingress, last at egress: nearest to the wire.

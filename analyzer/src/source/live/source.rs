@@ -15,7 +15,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
-use super::attach::{Attached, attach};
+use super::attach::{Attached, attach, load};
 use super::bins::{self, Bins};
 use super::config::Config;
 use super::control::{CHECK_INTERVAL, Notices, stop_requested};
@@ -93,6 +93,8 @@ pub(super) struct Loaded {
     interfaces: Vec<Watched>,
     options: LoadOptions,
     clock: WallClock,
+    /// Before the first program was attached: it has counted since then.
+    start_ns: u64,
     /// Notices from attaching.
     pub(super) notes: Notices,
 }
@@ -129,9 +131,14 @@ impl Loaded {
         }
         let mut attached = Vec::new();
         let mut interfaces = Vec::new();
-        for target in targets {
-            let interface = target.interface;
-            let mut plan = hook::plan(config.hook, config.xdp_mode, &interface, kernel);
+        let planned = targets.into_iter().map(|target| {
+            let plan = hook::plan(config.hook, config.xdp_mode, &target.interface, kernel);
+            load(&mut programs, &target.interface, &plan);
+            (target.interface, plan)
+        });
+        let planned: Vec<_> = planned.collect();
+        let start_ns = monotonic_ns();
+        for (interface, mut plan) in planned {
             let done = attach(&mut programs, &interface, &mut plan, config.promiscuous)?;
             notes.append(&mut plan.notes);
             attached.push(done);
@@ -142,15 +149,14 @@ impl Loaded {
                 interface,
             });
         }
-        Ok(Self { programs, attached, interfaces, options, clock, notes })
+        Ok(Self { programs, attached, interfaces, options, clock, start_ns, notes })
     }
 }
 
 impl Source {
     /// A source of the attached programs and the devices of `watch`.
     pub(super) fn new(loaded: Loaded, mut config: Config, watch: Watch) -> Self {
-        let Loaded { programs, attached, interfaces, options, clock, notes: _ } = loaded;
-        let start_ns = monotonic_ns();
+        let Loaded { programs, attached, interfaces, options, clock, start_ns, notes: _ } = loaded;
         let mut pairs = Pairs::default();
         for watched in &interfaces {
             for egress in [false, true] {
