@@ -30,18 +30,20 @@ $ rocescope diff monday/ today/                                    # recordings,
 ```text
 <dir>/v1/<table>/date=2026-11-22/hour=12/host=node17/part-<time of the first row>-<uuid>.parquet
 <dir>/journal/<host>.<uuid>.journal        rows that are not in a file yet
+<dir>/journal/<host>.lock                  locked by the process that records the host there; a second one is refused
 <dir>/queue/                               files not yet sent to ClickHouse (--clickhouse)
 ```
 
 - A file is written under a temporary name, synced and renamed: a reader of `*.parquet` sees only complete files. Files never change
   afterwards, so `rclone`, `aws s3 sync` or a shared mount can copy them. Folders have the layout of Hive partitions: a query for an hour reads
-  only the files of that hour.
+  only the files of that hour. In the name of a folder each other character of a host than ASCII letters, digits, `-`, `_` and `.` is `_`, and
+  engines take `host` from there by default (DuckDB: not with `hive_partitioning = false`).
 - The folder, `v1`, `journal` and `queue` are made for their owner and group alone (0750), as rows name hosts, jobs and addresses. For an
   engine that another user runs, make that user a member of the group, or `chmod` the folder and `v1`.
 - New files begin when `--rotate` is reached (15 minutes, or 64 MiB for all tables together), and with each hour (UTC).
 - The rows of every interval are first written to a journal. After `kill -9`, the next `record` in the same folder seals the journal
   and says up to which time its rows reach: at most the interval after it is lost, and the milliseconds for which its rows were on the way to
-  the journal. Of an interval of `flow_rollup` that is not over, the journal has the sums so far. Tables with rarer rows lose more: `hosts` the
+  the journal. `replay` says for how long no run recorded. Of an interval of `flow_rollup` that is not over, the journal has the sums so far. Tables with rarer rows lose more: `hosts` the
   minute since its last row, `findings` up to a minute of new figures (beginning, end and severity have a row at once), `steps` the last step. The
   journal is synced to the disk every 30 s: a power failure loses up to 30 s. The journal of an older version is sealed as well, with null in columns that it lacks.
 - `record --read` refuses a capture whose links have rows of the same host and time in the folder: its packets would count twice. Captures of

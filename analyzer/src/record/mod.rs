@@ -22,7 +22,7 @@ pub mod collect;
 mod document;
 pub mod parquet;
 #[cfg(test)]
-mod parquet_tests;
+pub(crate) mod parquet_tests;
 pub mod recorder;
 pub mod registry;
 pub mod spans;

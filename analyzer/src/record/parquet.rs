@@ -8,7 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parquet::basic::{Compression, Encoding, LogicalType, Repetition, TimeUnit, Type as Physical};
+use parquet::basic::{
+    Compression, ConvertedType, Encoding, LogicalType, Repetition, TimeUnit, Type as Physical,
+};
 use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
@@ -36,6 +38,8 @@ const MOST_ROWS: usize = 1 << 24;
 const TAIL: usize = 8;
 /// Bytes read first for a page header: most have some dozens, those with statistics of long texts more.
 const HEADER: usize = 4 << 10;
+/// Compressions that are read. By default, DuckDB and others write another one.
+const READ: [Compression; 3] = [Compression::UNCOMPRESSED, Compression::LZ4_RAW, Compression::LZ4];
 /// Key in the file's metadata with the version of the schema.
 const VERSION_KEY: &str = "rocescope.schema";
 /// Columns with minimum and maximum statistics, by which engines skip row groups. For all columns, statistics would
@@ -323,7 +327,8 @@ struct Group {
 enum Field {
     /// Missing from the file.
     Absent,
-    Int(ColumnReaderImpl<Int64Type>, bool),
+    /// A column of numbers, each in this many of the unit that rows have: other writers have times in microseconds.
+    Int(ColumnReaderImpl<Int64Type>, bool, i64),
     Float(ColumnReaderImpl<DoubleType>, bool),
     /// A column of texts. Texts equal to that of the previous row share its allocation.
     Text(ColumnReaderImpl<ByteArrayType>, bool, Shared),
@@ -441,7 +446,29 @@ pub fn fault<C: ChunkReader + 'static>(file: C) -> Option<String> {
         let mut all = groups.reader.metadata().row_groups().iter();
         all.try_for_each(|group| check_group(group, &*groups.file).map(drop))
     };
-    match check() {
+    reason(check())
+}
+
+/// Fault of a file in the pages of its values, which are decompressed and not decoded. `None` as of [`fault`].
+pub fn page_fault<C: ChunkReader + 'static>(file: C) -> Option<String> {
+    let check = || {
+        let reader = open(file)?;
+        for group in 0..reader.num_row_groups() {
+            let group = reader.get_row_group(group)?;
+            let columns = group.metadata().columns().iter().enumerate();
+            for (column, _) in columns.filter(|(_, about)| READ.contains(&about.compression())) {
+                let mut pages = group.get_column_page_reader(column)?;
+                while pages.get_next_page()?.is_some() {}
+            }
+        }
+        Ok(())
+    };
+    reason(guarded(check))
+}
+
+/// What is wrong with a file. `None`: nothing, or it cannot be read at all.
+fn reason(result: Result<()>) -> Option<String> {
+    match result {
         Err(ParquetError::External(cause)) if cause.is::<io::Error>() => None,
         result => result.err().map(|error| error.to_string()),
     }
@@ -469,6 +496,12 @@ fn check_group(group: &RowGroupMetaData, file: &impl ChunkReader) -> Result<usiz
 /// Checks a row group and prepares reading it.
 fn begin<R: Row>(group: &dyn RowGroupReader, file: &impl ChunkReader) -> Result<Group> {
     let rows = check_group(group.metadata(), file)?;
+    let foreign = group.metadata().columns().iter().map(|column| column.compression());
+    if let Some(codec) = foreign.filter(|codec| !READ.contains(codec)).next() {
+        return Err(ParquetError::General(format!(
+            "compressed with {codec}, which only engines read here: write it with LZ4_RAW"
+        )));
+    }
     let fields = R::TABLE.columns.iter().map(|column| field_of(group, column)).collect::<Result<_>>()?;
     Ok(Group { fields, left: rows })
 }
@@ -505,7 +538,14 @@ fn field_of(group: &dyn RowGroupReader, column: &Column) -> Result<Field> {
     let optional = descriptor.max_def_level() > 0;
     let reader = group.get_column_reader(at)?;
     Ok(match column.kind {
-        CellKind::Time | CellKind::Int => Field::Int(get_typed_column_reader(reader), optional),
+        CellKind::Time | CellKind::Int => {
+            let scale = match descriptor.converted_type() {
+                ConvertedType::TIMESTAMP_MILLIS => 1_000_000,
+                ConvertedType::TIMESTAMP_MICROS => 1_000,
+                _ => 1,
+            };
+            Field::Int(get_typed_column_reader(reader), optional, scale)
+        }
         CellKind::Float => Field::Float(get_typed_column_reader(reader), optional),
         CellKind::Text => Field::Text(get_typed_column_reader(reader), optional, Shared::default()),
     })
@@ -514,7 +554,9 @@ fn field_of(group: &dyn RowGroupReader, column: &Column) -> Result<Field> {
 fn read_column(field: &mut Field, rows: usize) -> Result<Vec<Cell>> {
     match field {
         Field::Absent => Ok(vec![Cell::Null; rows]),
-        Field::Int(reader, optional) => take(reader, rows, *optional, |n| Ok(Cell::Int(*n))),
+        Field::Int(reader, optional, scale) => {
+            take(reader, rows, *optional, |n| Ok(Cell::Int(n.saturating_mul(*scale))))
+        }
         Field::Float(reader, optional) => take(reader, rows, *optional, |n| Ok(Cell::Float(*n))),
         Field::Text(reader, optional, last) => take(reader, rows, *optional, |bytes| {
             let text = bytes.as_utf8()?;

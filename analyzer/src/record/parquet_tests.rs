@@ -6,7 +6,7 @@ use super::registry::{DeviceSecond, Event, LinkSecond, TABLES};
 use super::table::{Row, Table};
 use crate::sample::Direction;
 
-pub(super) fn link(n: u64) -> LinkSecond {
+pub(crate) fn link(n: u64) -> LinkSecond {
     LinkSecond {
         t: Time(1_700_000_000_000_000_000 + n * 1_000_000_000),
         interval_ns: 1_000_000_000,
@@ -122,6 +122,46 @@ pub(super) fn event(t: u64) -> Event {
         (false, _) => Cell::Int(7),
     });
     Event { t: Time(t), ..Event::of(&mut cells).unwrap() }
+}
+
+/// DuckDB, by which files are merged, has times in microseconds, and compresses with Snappy by default.
+#[test]
+fn files_of_other_writers_have_their_own_unit_of_time() {
+    use std::sync::Arc;
+
+    use parquet::basic::Compression;
+    use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::parser::parse_message_type;
+
+    let columns: Vec<_> = Event::TABLE.columns.iter().filter(|column| !column.nullable).collect();
+    for (unit, scale) in [("MICROS", 1_000), ("MILLIS", 1_000_000), ("NANOS", 1)] {
+        let fields = columns.iter().map(|column| match column.kind {
+            CellKind::Text => format!("required binary {} (STRING);", column.name),
+            CellKind::Time => format!("required int64 {} (TIMESTAMP({unit},true));", column.name),
+            _ => format!("required int64 {};", column.name),
+        });
+        let schema =
+            parse_message_type(&format!("message events {{ {} }}", fields.collect::<String>())).unwrap();
+        let lz4 = Arc::new(WriterProperties::builder().set_compression(Compression::LZ4_RAW).build());
+        let mut file = Vec::new();
+        let mut writer = SerializedFileWriter::new(&mut file, Arc::new(schema), lz4).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        for column in &columns {
+            let mut next = group.next_column().unwrap().unwrap();
+            if column.kind == CellKind::Text {
+                let text = [ByteArray::from(column.name)];
+                next.typed::<ByteArrayType>().write_batch(&text, None, None).unwrap();
+            } else {
+                next.typed::<Int64Type>().write_batch(&[7], None, None).unwrap();
+            }
+            next.close().unwrap();
+        }
+        group.close().unwrap();
+        writer.close().unwrap();
+        assert_eq!(decode::<Event>(file.into()).unwrap(), [event(7 * scale)], "{unit}");
+    }
 }
 
 #[test]

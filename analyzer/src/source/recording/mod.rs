@@ -19,7 +19,8 @@ use super::replay::Emit;
 use super::replay::pace::Pace;
 use super::replay::time::TimeSpec;
 use crate::sample::EventSample;
-use crate::util::units::time_utc;
+use crate::util::time::NS_PER_S;
+use crate::util::units::{duration, time_utc};
 use cursor::Tables;
 pub use cursor::is_recording;
 use state::State;
@@ -82,6 +83,18 @@ pub fn start(options: Options) -> Result<Feed> {
         .spawn(move || player.run(Ok(tables)))
         .context("cannot start a thread")?;
     Ok(view)
+}
+
+/// The sentence about the times between the last row of a run and the beginning of the next.
+fn not_recorded(gaps: &[(u64, u64)]) -> Option<String> {
+    let long = |(from_ns, to_ns): &&(u64, u64)| to_ns.saturating_sub(*from_ns) >= NS_PER_S;
+    let all: Vec<_> = gaps.iter().filter(long).collect();
+    let sum: u64 = all.iter().map(|(from_ns, to_ns)| to_ns - from_ns).sum();
+    let (from_ns, to_ns) = all.iter().max_by_key(|(from_ns, to_ns)| to_ns - from_ns)?;
+    let longest = format!("from {} to {}", time_utc(*from_ns), time_utc(*to_ns));
+    let longest =
+        if all.len() == 1 { longest } else { format!("{} times, the longest {longest}", all.len()) };
+    Some(format!("nothing was recorded for {} of this time, which rates include: {longest}", duration(sum)))
 }
 
 /// The view has ended, or a rewind begins.
@@ -166,6 +179,7 @@ impl Player {
 
     /// Plays to the end, or until the view stops it.
     fn play(&mut self, mut tables: Tables) -> Result<(), Stopped> {
+        let (mut last_ns, mut gaps) = (None, Vec::new());
         while let Some(next_ns) = tables.next_ns().filter(|ns| *ns <= self.range.1) {
             if self.until(next_ns).is_err() {
                 return Err(Stopped);
@@ -174,6 +188,8 @@ impl Player {
             let is_in_range = next_ns >= self.range.0;
             tables.take(next_ns, &mut self.state, is_in_range, &mut events);
             played::reached(next_ns);
+            let begun_ns = self.state.take_begun();
+            gaps.extend(last_ns.replace(next_ns).zip(begun_ns).filter(|_| is_in_range));
             if !is_in_range {
                 continue;
             }
@@ -184,7 +200,7 @@ impl Player {
                 return Err(Stopped);
             }
         }
-        for notice in tables.notices() {
+        for notice in tables.notices().into_iter().chain(not_recorded(&gaps)) {
             let _ = self.feed.tell(Update::Notice(notice));
         }
         Ok(())
@@ -283,4 +299,28 @@ impl Player {
 fn left_out(path: &std::path::Path, error: &dyn std::fmt::Display, at_ns: u64) -> String {
     let from = if at_ns == 0 { String::new() } else { format!(" from {}", time_utc(at_ns)) };
     format!("{}: {error}; its rows{from} are left out", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_between_runs_are_reported() {
+        const START: u64 = 1_772_370_000 * NS_PER_S;
+        let at = |seconds: u64| START + seconds * NS_PER_S;
+        // A recorder that was started again at once, and captures of the same time.
+        assert_eq!(not_recorded(&[(at(0), at(0) + 1), (at(9), at(3))]), None);
+        assert_eq!(
+            not_recorded(&[(at(0), at(5)), (at(9), at(3))]).unwrap(),
+            "nothing was recorded for 5.00 s of this time, which rates include: from 2026-03-01 13:00:00.000 UTC to \
+             2026-03-01 13:00:05.000 UTC"
+        );
+        let twice = not_recorded(&[(at(0), at(5)), (at(9), at(20))]).unwrap();
+        assert!(
+            twice.contains("for 16.0 s of this time")
+                && twice.contains(": 2 times, the longest from 2026-03-01 13:00:09"),
+            "{twice}"
+        );
+    }
 }

@@ -47,6 +47,8 @@ pub(super) struct State {
     findings: BTreeMap<FindingKey, (Time, Shared)>,
     /// Begin of the run of the latest row of `hosts`.
     run: Option<Time>,
+    /// Begin of the interval of its first row.
+    begun_ns: Option<u64>,
     pub(super) steps: Steps,
     pub(super) qps: QueuePairs,
     intervals: Intervals,
@@ -210,9 +212,15 @@ impl State {
         }
     }
 
+    /// The beginning of a run, after its first row.
+    pub(super) const fn take_begun(&mut self) -> Option<u64> {
+        self.begun_ns.take()
+    }
+
     pub(super) fn host(&mut self, row: &Host) {
         if row.started.is_some() && row.started != self.run {
             self.run = row.started;
+            self.begun_ns = Some(row.t.0.saturating_sub(row.interval_ns));
             // Nobody saw the end of what the run before had found.
             let earlier = self.findings.values_mut().filter(|(time, _)| Some(*time) < row.started);
             earlier.for_each(|(_, json)| *json = ended(json));
