@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
+use clap::builder::NonEmptyStringValueParser;
 
 use super::{CommonArgs, SourceArgs, ViewArgs};
 use crate::cli::values::positive;
@@ -34,11 +35,11 @@ pub struct TablesArgs {
     pub rollup: Option<Duration>,
     /// Job of this host [default: of the owning processes' Slurm job or Kubernetes pod, else of the environment]
     #[arg(help_heading = "Recording")]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub job: Option<String>,
     /// Name of this host in the recording [default: the host name]
     #[arg(help_heading = "Recording")]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub host: Option<String>,
     /// Also send the files to this ClickHouse
     ///
@@ -112,7 +113,9 @@ fn time_and_size(text: &str) -> Result<(Option<u64>, Option<u64>), String> {
         } else if let Some(days) = part.strip_suffix('d').and_then(|days| days.parse::<u64>().ok()) {
             time = Some(days.saturating_mul(DAY_NS));
         } else {
-            time = parse_duration(part).ok().map(nanos);
+            // Whoever writes 30 means days, not seconds.
+            let with_unit = Some(part).filter(|part| !part.ends_with(|end: char| end.is_ascii_digit()));
+            time = with_unit.and_then(|part| parse_duration(part).ok()).map(nanos);
             if time.is_none() {
                 return Err(format!("invalid time or size '{part}': write 15m, 7d, 64MiB or 20GiB"));
             }
@@ -161,7 +164,7 @@ mod tests {
         assert_eq!(parse_rotate("1MB"), Ok(Rotate { time_ns: u64::MAX, bytes: 1_000_000 }));
         assert_eq!(parse_keep("7d|20GiB"), Ok(Keep { time_ns: Some(7 * DAY_NS), bytes: Some(20 << 30) }));
         assert_eq!(parse_keep("90s"), Ok(Keep { time_ns: Some(90_000_000_000), bytes: None }));
-        for wrong in ["", "0s", "0MiB", "x", "1m,y", "-1d", "99999999999TiB"] {
+        for wrong in ["", "30", "30,20GiB", "0s", "0MiB", "x", "1m,y", "-1d", "99999999999TiB"] {
             assert!(parse_keep(wrong).is_err(), "{wrong}");
         }
     }
