@@ -31,6 +31,11 @@ fn few_hosts_recorded_from_captures_are_not_called_healthy() {
             "{loss}"
         );
         assert!(row["lost"].is_null() && row["retransmitted"] == 4_050.0, "{row}");
+        let (slow, row) = answer_to(sender.path(), "slow", &engine);
+        assert!(slow.contains(": retransmission 44.2 %, in the only pair of ports"), "{slow}");
+        assert!(row["usual"].is_null(), "{row}");
+        let (balance, row) = answer_to(sender.path(), "balance", &engine);
+        assert!(balance.starts_with("Nothing to compare with: ") && row.is_null(), "{balance}");
         let (jobs, row) = answer_to(sender.path(), "jobs", &engine);
         assert!(
             jobs.starts_with("Job training: retransmission 44.2 %, on 1 host; no median to compare with"),

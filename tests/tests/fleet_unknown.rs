@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
+use rocescope::record::registry::FlowSecond;
 use rocescope_tests::fleet::ask::{ask, engines};
 use rocescope_tests::fleet::{Fault, Fleet, QpRows};
 use rocescope_tests::oracle::binary;
@@ -178,6 +179,38 @@ fn the_smallest_figure_that_stands_out_has_its_name() {
             assert_eq!(headline.contains(expected), failed == 5, "{headline}");
             assert_eq!(headline == "No slot stands out", failed < 5, "{headline}");
         }
+    }
+}
+
+/// A host begins with the clock of 1970, until the time service has set it.
+#[test]
+fn a_clock_that_is_not_set_stretches_no_answer_over_decades() {
+    let fleet = Fleet::SMALL;
+    let folder = tempfile::tempdir().unwrap();
+    let begin = fleet.range(Fault::Healthy).0;
+    let early = |row: &mut FlowSecond| {
+        if row.host.as_str() == "node00003" && row.t.0 < (begin + 3) * 1_000_000_000 {
+            row.t.0 -= begin * 1_000_000_000 - 30_000_000_000;
+        }
+    };
+    fleet.write_changed(folder.path(), early, |_| {}).unwrap();
+    for engine in engines("a_clock_that_is_not_set_stretches_no_answer_over_decades") {
+        for question in ["slow", "jobs", "timeline"] {
+            let found = answer(folder.path(), question, &engine, None);
+            let scope = found["scope"].as_str().unwrap();
+            assert!(scope.contains(" readings, 2025-11-22 08:"), "{scope}");
+            let (_, left_out) = scope.split_once("; left out: ").unwrap();
+            let expected =
+                " rows of before 2010, as from a host whose clock was not set: --from 1970-01-01T00:00:00Z";
+            assert!(left_out.contains(expected), "{scope}");
+            let mut command = Command::new(binary::path().unwrap());
+            command.args(["fleet", question, "--from", "1970-01-01T00:00:00Z"]).arg(folder.path());
+            let all =
+                String::from_utf8(command.arg("--engine").arg(&engine).output().unwrap().stdout).unwrap();
+            assert!(all.contains(" readings, 1970-01-01 00:00:") && !all.contains("left out"), "{all}");
+        }
+        let timeline = answer(folder.path(), "timeline", &engine, None);
+        assert!(column(&timeline, "slot_ns").iter().flatten().all(|ns| *ns < 1e11), "{timeline:#}");
     }
 }
 

@@ -87,10 +87,11 @@ impl Answer {
         }
         let summary = rows.remove(0);
         if number(&summary, "all_rows").unwrap_or(0.0) < 1.0 {
-            return Err(
-                "nothing was recorded in this time range and job: check --from, --to (UTC) and --job"
+            return Err(match unset_rows(&summary) {
+                0 => "nothing was recorded in this time range and job: check --from, --to (UTC) and --job"
                     .to_owned(),
-            );
+                rows => format!("all that was recorded of this job, {rows} rows, is {UNSET}"),
+            });
         }
         let of_hops = matches!(question, Question::Slow | Question::Loss);
         if question == Question::Stragglers && number(&summary, "flow_readings").unwrap_or(0.0) < 1.0 {
@@ -102,9 +103,11 @@ impl Answer {
         if question == Question::Balance && number(&summary, "byte_readings") == Some(0.0) {
             return Err("no bytes of links are known in this time range and job: no flow was recorded, and no NIC counts the bytes of its RoCE packets".to_owned());
         }
-        let seen = Coverage::of(&rows);
-        if of_hops {
+        let seen = Coverage::of(&rows, limits);
+        if of_hops || question == Question::Balance {
             rows.retain(|row| number(row, "is_bad") == Some(1.0));
+        }
+        if of_hops {
             rows = cover::explain(rows)
                 .map_err(|error| format!("a row of the engine is not as expected: {error}"))?;
         }
@@ -166,6 +169,15 @@ fn blank(row: &mut Row, columns: &[Column]) {
     }
 }
 
+/// What rows of a clock that was not set are.
+const UNSET: &str =
+    "of before 2010, as from a host whose clock was not set: --from 1970-01-01T00:00:00Z selects it";
+
+/// Number of rows of a clock that was not set, which are left out.
+fn unset_rows(summary: &Row) -> u64 {
+    number(summary, "unset_rows").map_or(0, whole)
+}
+
 /// Scope of the answer, with the length of its slots, and the hosts that the question cannot evaluate.
 fn scope(question: Question, summary: &Row, first: Option<&Row>) -> String {
     let count = |name: &str| number(summary, name).map_or(0, whole);
@@ -179,8 +191,12 @@ fn scope(question: Question, summary: &Row, first: Option<&Row>) -> String {
         }
         _ => String::new(),
     };
+    let unset = match unset_rows(summary) {
+        0 => String::new(),
+        rows => format!("; left out: {} {UNSET}", units::plural(rows, "row")),
+    };
     format!(
-        "{}, {}, {}, {} to {} UTC{slots}{unseen}",
+        "{}, {}, {}, {} to {} UTC{slots}{unseen}{unset}",
         units::plural(count("hosts"), "host"),
         units::plural(count("jobs"), "job"),
         units::plural(count("readings"), "reading"),

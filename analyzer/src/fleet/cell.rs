@@ -39,11 +39,21 @@ pub(super) fn cell(row: &Row, column: &Column) -> String {
         Unit::Bytes => units::bytes(whole(value)),
         Unit::Rate => units::bit_rate(value * 8.0),
         Unit::Ratio => ratio(value),
-        Unit::Times => format!("{value:.2} ×"),
+        Unit::Times => format!("{} ×", three_digits(value)),
         Unit::Duration => units::duration(whole(value)),
+        Unit::Score if value >= 1e3 => units::count(whole(value)),
         Unit::Score => format!("{value:.1}"),
         Unit::Time => time(value * 1e3),
         Unit::Text | Unit::Flag | Unit::OfMetric => units::UNKNOWN.to_owned(),
+    }
+}
+
+/// A number with two decimals, or fewer where three digits come before them.
+fn three_digits(value: f64) -> String {
+    match value {
+        value if value >= 99.95 => units::count(whole(value)),
+        value if value >= 9.995 => format!("{value:.1}"),
+        value => format!("{value:.2}"),
     }
 }
 
@@ -52,7 +62,7 @@ pub(super) fn ratio(value: f64) -> String {
     match value {
         value if value < 0.0 => format!("−{}", ratio(-value)),
         value if value > 0.0 && value < 1e-8 => "<0.01 ppm".to_owned(),
-        value if value > 0.0 && value < 1e-4 => format!("{:.2} ppm", 1e6 * value),
+        value if value > 0.0 && value < 1e-4 => format!("{} ppm", three_digits(1e6 * value)),
         value => units::ratio(Some(value)),
     }
 }
@@ -81,6 +91,11 @@ mod tests {
         let of_capture = row(json!({"place": "leaf1.uA0.pcap.gz"}));
         let column = Question::Slow.columns().iter().find(|column| column.name == "place").unwrap();
         assert_eq!(cell(&of_capture, column), "leaf1.uA0");
+        let far = row(json!({"metric": "CE", "times": 1_961.71, "z": 47_918.0}));
+        let of_slow =
+            |name: &str| Question::Slow.columns().iter().find(|column| column.name == name).unwrap();
+        assert_eq!(["times", "z"].map(|name| cell(&far, of_slow(name))), ["1,962 ×", "47,918"]);
+        assert_eq!([12.47, 99.96, 1.0].map(three_digits), ["12.5", "100", "1.00"]);
         let ratios = [0.002, 6.2e-6, 3e-9, 0.0, -0.1].map(ratio);
         assert_eq!(ratios, ["0.20 %", "6.20 ppm", "<0.01 ppm", "0 %", "−10.0 %"]);
     }

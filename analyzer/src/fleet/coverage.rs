@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::question::COMPARED;
 use super::{Row, cover, number, text, whole};
+use crate::findings::Limits;
 
 /// Counts over all rows of an engine, the bad ones and the others.
 #[derive(Debug, Default)]
@@ -25,12 +26,16 @@ pub(super) struct Coverage {
     pub(super) alone: u64,
     /// Most pairs of ports, or devices, of a job with the same figure.
     pub(super) most: u64,
+    /// A figure whose median itself is too high, so that most of a job exceeds what is healthy: metric, median and job.
+    pub(super) high: Option<(String, f64, String)>,
+    /// Links, rails or planes were compared with those parallel to them.
+    pub(super) has_parallel: bool,
     /// The straggler, or a host upstream of it: hosts that wait, of how many, and its name.
     pub(super) upstream_of: Option<(u64, u64, String)>,
 }
 
 impl Coverage {
-    pub(super) fn of(rows: &[Row]) -> Self {
+    pub(super) fn of(rows: &[Row], limits: &Limits) -> Self {
         let count = |row: &Row, name: &str| number(row, name).map_or(0, whole);
         // A row of each figure of a job is enough, and there may be more.
         let mut figures: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
@@ -55,6 +60,12 @@ impl Coverage {
         seen.compared = jobs.values().filter(|compared| **compared).count() as u64;
         seen.alone = jobs.len() as u64 - seen.compared;
         seen.has_figure = rows.iter().any(|row| number(row, "figure").is_some());
+        seen.has_parallel = rows.iter().any(|row| number(row, "busiest_ratio").is_some());
+        let high = rows.iter().filter_map(|row| Some((times_healthy(row, limits)?, row)));
+        seen.high = high.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, row)| {
+            let median = number(row, "usual").unwrap_or(0.0);
+            (text(row, "metric").to_owned(), median, text(row, "job").to_owned())
+        });
         let waited = rows.iter().max_by_key(|row| count(row, "upstream_of"));
         seen.upstream_of = waited.map(|row| {
             (count(row, "upstream_of"), count(row, "of_hosts"), text(row, "straggler").to_owned())
@@ -62,4 +73,15 @@ impl Coverage {
         seen.upstream_of.take_if(|(waiting, ..)| *waiting == 0);
         seen
     }
+}
+
+/// The median of a job's pairs over what is healthy in itself; `None` if it is not above it, or nothing says what is.
+fn times_healthy(row: &Row, limits: &Limits) -> Option<f64> {
+    let healthy = match text(row, "metric") {
+        "CE" | "CE (device)" => limits.ecn.congestion_ratio,
+        "retransmission" | "retransmission (device)" => limits.loss.ratio,
+        _ => return None,
+    };
+    let is_median = number(row, "peers").is_some_and(|peers| peers >= COMPARED);
+    number(row, "usual").map(|median| median / healthy).filter(|times| is_median && *times >= 1.0)
 }

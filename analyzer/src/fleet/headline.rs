@@ -250,6 +250,10 @@ pub(super) fn nothing(question: Question, seen: &Coverage, limits: &Limits) -> S
     match question {
         Question::Slow => slow(seen),
         Question::Loss => loss(seen, limits),
+        Question::Balance if !seen.has_parallel => {
+            "Nothing to compare with: no host has two links of a rail, two rails or two planes with traffic in the same direction"
+                .to_owned()
+        }
         Question::Balance => {
             format!("No link, rail or plane carries more than {UNEVEN} × the mean of those parallel to it")
         }
@@ -276,7 +280,7 @@ pub(super) fn nothing(question: Question, seen: &Coverage, limits: &Limits) -> S
 fn slow(seen: &Coverage) -> String {
     if seen.compared == 0 {
         return format!(
-            "Nothing to compare with: a median takes {COMPARED} pairs of ports or devices of one job, and no job has more than {}",
+            "Nothing to compare with: a median takes {COMPARED} pairs of ports or devices of one job, and no job has more than {}; CE marks and retransmissions, which need none, do not stand out",
             seen.most
         );
     }
@@ -285,7 +289,15 @@ fn slow(seen: &Coverage) -> String {
         1 => "; 1 job has too few pairs of ports to compare".to_owned(),
         jobs => format!("; {jobs} jobs have too few pairs of ports to compare"),
     };
-    format!("No link, host, switch, path or rail exceeds the median of its job{alone}")
+    let high = seen.high.as_ref().map_or_else(String::new, |(metric, median, job)| {
+        let of = if job.is_empty() {
+            "of hosts without a job name".to_owned()
+        } else {
+            format!("of job {}", plain(job))
+        };
+        format!("; but the median {of} is itself high: {} {}", plain(metric), ratio(*median))
+    });
+    format!("No link, host, switch, path or rail exceeds the median of its job{high}{alone}")
 }
 
 fn loss(seen: &Coverage, limits: &Limits) -> String {

@@ -14,7 +14,7 @@ fn summary() -> Row {
 fn the_culprit_comes_first_with_its_figure() {
     let found = row(json!({
         "scope": "switches", "direction": "ingress", "place": "l1 + l2", "busiest": "plane 1", "busiest_ratio": 1.9,
-        "idlest": "plane 2", "idlest_ratio": "0.1", "agree": "20", "of_hosts": 20, "misplaced": "578653607169",
+        "idlest": "plane 2", "idlest_ratio": "0.1", "agree": "20", "of_hosts": 20, "misplaced": "578653607169", "is_bad": 1,
     }));
     let answer =
         Answer::of(Question::Balance, vec![summary(), found.clone(), found.clone()], 1, &Limits::default())
@@ -172,7 +172,7 @@ fn few_pairs_have_nothing_to_compare_with() {
     let slow = |rows| headline_of(Question::Slow, rows);
     assert_eq!(
         slow(vec![pair("latency", "j", 2, 0), pair("CE", "j", 1, 0)]),
-        "Nothing to compare with: a median takes 4 pairs of ports or devices of one job, and no job has more than 2"
+        "Nothing to compare with: a median takes 4 pairs of ports or devices of one job, and no job has more than 2; CE marks and retransmissions, which need none, do not stand out"
     );
     assert_eq!(
         slow(vec![pair("latency", "j", 2, 0), pair("latency", "k", 4, 0), pair("CE", "k", 1, 0)]),
@@ -192,6 +192,51 @@ fn few_pairs_have_nothing_to_compare_with() {
     assert_eq!(
         headline_of(Question::Loss, vec![pair("loss", "j", 4, 1)]),
         "Link to 10.0.0.2: at least 1 packet lost (2.00 %), in the only pair of ports through it. Confidence: low"
+    );
+}
+
+/// More than half of the pairs retransmit: none exceeds the median, and yet not all is well.
+#[test]
+fn a_median_that_is_itself_high_is_named() {
+    let usual = |metric: &str, job: &str, pairs: u64, usual: f64| {
+        let mut row = pair(metric, job, pairs, 0);
+        row.insert("usual".to_owned(), json!(usual));
+        row
+    };
+    let slow = |rows| headline_of(Question::Slow, rows);
+    assert_eq!(
+        slow(vec![
+            usual("CE", "j", 4, 0.012),
+            usual("retransmission", "k", 4, 0.02),
+            usual("latency", "j", 4, 5e6)
+        ]),
+        "No link, host, switch, path or rail exceeds the median of its job; but the median of job k is itself high: retransmission 2.00 %"
+    );
+    assert!(!slow(vec![usual("CE", "j", 4, 0.009)]).contains("itself high"));
+    // What stands in for the median of fewer is none.
+    assert!(
+        !slow(vec![usual("retransmission", "j", 3, 0.02), pair("CE", "j", 4, 0)]).contains("itself high")
+    );
+}
+
+#[test]
+fn an_answer_without_anything_parallel_is_not_called_even() {
+    let even = row(json!({"scope": "planes", "busiest_ratio": 1.01, "is_bad": 0}));
+    let balance = |rows| headline_of(Question::Balance, rows);
+    assert!(balance(vec![even]).starts_with("No link, rail or plane carries more than 1.1 ×"));
+    assert!(balance(Vec::new()).starts_with("Nothing to compare with: no host has two links"));
+}
+
+#[test]
+fn rows_of_a_clock_that_was_not_set_are_counted_and_left_out() {
+    let mut some = summary();
+    some.insert("unset_rows".to_owned(), json!("12"));
+    let of = |row: &Row| Answer::of(Question::Slow, vec![row.clone()], 10, &Limits::default());
+    let scope = of(&some).unwrap().scope;
+    assert!(scope.ends_with(" UTC; left out: 12 rows of before 2010, as from a host whose clock was not set: --from 1970-01-01T00:00:00Z selects it"), "{scope}");
+    some.insert("all_rows".to_owned(), json!(0));
+    assert!(
+        of(&some).unwrap_err().starts_with("all that was recorded of this job, 12 rows, is of before 2010")
     );
 }
 

@@ -109,7 +109,7 @@ pub fn html(answer: &Answer) -> String {
     if !answer.rows.is_empty() {
         let columns = used(answer);
         let class = |column: &Column| if align(column.unit) == Align::Right { "n" } else { "" };
-        page.raw("<section><div class=\"wide\"><table class=\"list\"><thead><tr>");
+        page.raw("<section><div class=\"wide\"><table class=\"flows\"><thead><tr>");
         for column in &columns {
             page.leaf("th", class(column), column.title);
         }
@@ -121,7 +121,15 @@ pub fn html(answer: &Answer) -> String {
             }
             page.raw("</tr>\n");
         }
-        page.raw("</tbody></table></div></section>\n");
+        page.raw("</tbody></table></div>");
+        if answer.left_out > 0 {
+            page.leaf(
+                "p",
+                "hint",
+                &format!("{} more with --top", units::plural(answer.left_out as u64, "row")),
+            );
+        }
+        page.raw("</section>\n");
     }
     page.raw("</main>\n<footer>").text(concat!("rocescope ", env!("CARGO_PKG_VERSION"), " · times are UTC"));
     page.raw("</footer>\n</body>\n</html>\n");
@@ -138,7 +146,7 @@ mod tests {
         let summary = json!({"readings": 3600, "all_rows": 3600, "flow_readings": 3600, "hosts": 60, "jobs": 3, "first_s": 1_763_800_000, "last_s": 1_763_800_060});
         let row = json!({
             "scope": "switches", "direction": "ingress", "place": "<l1> + l2", "busiest": "plane 1", "busiest_ratio": 1.9,
-            "idlest": "plane 2", "idlest_ratio": 0.1, "agree": 20, "of_hosts": 20, "misplaced": null, "score": 1,
+            "idlest": "plane 2", "idlest_ratio": 0.1, "agree": 20, "of_hosts": 20, "misplaced": null, "score": 1, "is_bad": 1,
         });
         let rows = [summary, row.clone(), row].map(|row| row.as_object().unwrap().clone());
         Answer::of(Question::Balance, rows.to_vec(), 1, &Limits::default()).unwrap()
@@ -172,6 +180,8 @@ mod tests {
     fn a_page_has_the_rows_and_no_markup_of_data() {
         let page = html(&answer());
         assert!(page.contains("&lt;l1&gt; + l2") && !page.contains("<l1>"), "{page}");
+        // The list of problems is for its own columns: where it is narrow, it hides their names.
+        assert!(!page.contains("class=\"list\"") && page.contains(">1 row more with --top<"), "{page}");
         assert!(page.contains("Content-Security-Policy") && !page.contains("<script"), "{page}");
     }
 }

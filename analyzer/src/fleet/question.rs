@@ -98,6 +98,10 @@ definitions! {
         "At a path MTU of 4,096 bytes they carry as much";
 }
 
+/// Beginning of 2010, when RoCE was specified, in Unix nanoseconds: a row of before is of a clock that was not set, which
+/// begins in 1970.
+const FIRST_NS: u64 = 1_262_304_000 * NS_PER_S;
+
 /// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Question {
@@ -304,7 +308,7 @@ impl Question {
             // Steps are found in packets.
             let of_flow = u8::from(*table == "steps");
             format!(
-                "\n  union all\n  select host, job, t, 0 as length_ns, 0 as of_reading, {of_flow} as of_flow, 0 as of_bytes from {table} where {{rows}}"
+                "\n  union all\n  select host, job, t, 0 as length_ns, 0 as of_reading, {of_flow} as of_flow, 0 as of_bytes from {table} where {{rows_of_any_clock}}"
             )
         });
         chosen.put_into(&include_str!("sql/summary.sql").replace("{others}", &others.collect::<String>()))
@@ -373,9 +377,12 @@ fn known_end() -> String {
 impl Chosen {
     fn put_into(&self, text: &str) -> String {
         let from = self.from("first_t").unwrap_or_else(|| "first_t is not null".to_owned());
+        let any_clock = Self { from_ns: Some(self.from_ns.unwrap_or(0)), ..self.clone() };
         let texts = [
             ("{rows}", self.condition()),
+            ("{rows_of_any_clock}", any_clock.condition()),
             ("{rows_until}", Self { from_ns: None, ..self.clone() }.condition()),
+            ("{CLOCK_SET}", compared("t", ">=", self.from_ns.map_or(FIRST_NS, |from| from.min(FIRST_NS)))),
             ("{first_in_range}", from),
             ("{SETUP_FAILED}", failed_setup()),
             ("{END_KNOWN}", known_end()),
@@ -392,15 +399,15 @@ impl Chosen {
         self.from_ns.map(|from| compared(column, ">", from))
     }
 
-    /// The condition that a row is selected.
+    /// The condition that a row is selected. Without a beginning, not one of a clock that was not set: it would stretch
+    /// the time range by decades.
     fn condition(&self) -> String {
         let all = [
-            self.from("t"),
+            Some(self.from("t").unwrap_or_else(|| compared("t", ">=", FIRST_NS))),
             self.to_ns.map(|to| compared("t", "<=", to)),
             self.job.as_ref().map(|job| format!("job = '{}'", job.0)),
         ];
-        let all: Vec<String> = all.into_iter().flatten().collect();
-        if all.is_empty() { "t is not null".to_owned() } else { all.join(" and ") }
+        all.into_iter().flatten().collect::<Vec<_>>().join(" and ")
     }
 }
 
@@ -478,7 +485,7 @@ mod tests {
                 let read = sql.contains(&format!("from {table}")) || sql.contains(&format!("join {table}"));
                 assert_eq!(read, question.tables().contains(&table), "{question:?}: {table}");
             }
-            assert!(question.sql(&Chosen::default()).contains("where t is not null"));
+            assert!(question.sql(&Chosen::default()).contains("where t >= TIMESTAMP '2010-01-01 00:00:00'"));
         }
     }
 

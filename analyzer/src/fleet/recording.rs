@@ -96,6 +96,11 @@ impl Recordings {
             ));
         }
         let found: Vec<PathBuf> = expand(text).into_iter().filter(|root| roots::has_rows(root)).collect();
+        if found.is_empty() && roots::is_hidden(Path::new(text)) {
+            return Err(format!(
+                "cannot read {text}: not permitted for this user; a recording is for its owner and group, so join the group, or change the mode of the folder and of {VERSION}"
+            ));
+        }
         if found.is_empty() {
             return Err(format!(
                 "no recording in {text}: `rocescope record` writes tables below {VERSION}/ of its folder, each file once it is complete; name that folder, or several with *"

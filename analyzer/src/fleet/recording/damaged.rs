@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{FILES, MOST_DEPTH, Recordings, each_file, is_bucket};
 use crate::fleet::question::{Chosen, Question};
 use crate::record::TABLES;
-use crate::record::parquet::fault;
+use crate::record::parquet::{fault, page_fault};
 
 /// Maximum number of files that are left out. More are no accident, and the statement would become long.
 const MOST: usize = 100;
@@ -39,7 +39,10 @@ impl Recordings {
                 let (before, mut others) = (damaged.len(), 0);
                 let _all = each_file(Path::new(folder), MOST_DEPTH, &mut |path| {
                     let is_known = path.to_str().is_some_and(|path| self.damaged.contains(path));
-                    match (!is_known).then(|| File::open(&path).ok().and_then(fault)) {
+                    // Reading all values of all files would take as long as the question.
+                    let is_named = path.to_str().is_some_and(|path| error.contains(path));
+                    let of_pages = || File::open(&path).ok().filter(|_| is_named).and_then(page_fault);
+                    match (!is_known).then(|| File::open(&path).ok().and_then(fault).or_else(of_pages)) {
                         Some(Some(reason)) => damaged.push((path, reason)),
                         Some(None) => others += 1,
                         None => {}
@@ -74,7 +77,8 @@ mod tests {
     use super::*;
     use crate::fleet::recording::Dialect;
     use crate::record::parquet::encode;
-    use crate::record::registry::FlowSecond;
+    use crate::record::parquet_tests::link;
+    use crate::record::registry::{FlowSecond, LinkSecond};
 
     const DUCK_DB: &str = "Invalid Input Error: No magic bytes found at end of file '/x/y.parquet'";
     const CLICK_HOUSE: &str = "Code: 117. DB::Exception: Not a Parquet file (wrong magic bytes at the end of file): (in file/uri /x/y.parquet)";
@@ -126,6 +130,30 @@ mod tests {
         assert_eq!(found.leave_out_damaged(Question::Timeline, &chosen, DUCK_DB).unwrap().len(), 1);
         let duck = found.declare(Question::Timeline, &chosen, Dialect::DuckDb);
         assert!(duck.contains("create view flow_seconds as select null::timestamptz as t, "), "{duck}");
+    }
+
+    /// The metadata are in order, and the engine names the file.
+    #[test]
+    fn a_file_with_damaged_values_is_left_out_if_an_engine_names_it() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("v1/link_seconds/date=2025-11-22/hour=08/host=a");
+        fs::create_dir_all(&folder).unwrap();
+        let rows: Vec<LinkSecond> = (0..5_000).map(link).collect();
+        let whole = encode(&rows).unwrap();
+        let (good, bad) = (folder.join("part-1-a.parquet"), folder.join("part-2-a.parquet"));
+        fs::write(&good, &whole).unwrap();
+        // In the first page, behind its header.
+        let mut damaged = whole;
+        damaged[100..140].fill(0xFF);
+        fs::write(&bad, &damaged).unwrap();
+        let mut found = Recordings::find(&[root.path().to_str().unwrap()]).unwrap();
+        let mut ask = |path: &Path| {
+            let error = format!("Failed to read file \"{}\": LZ4 decompression failure", path.display());
+            found.leave_out_damaged(Question::Loss, &Chosen::default(), &error)
+        };
+        assert_eq!(ask(&good), None, "the engine has another reason");
+        let out = ask(&bad).unwrap();
+        assert_eq!(out.iter().map(|(path, _)| path).collect::<Vec<_>>(), [&bad]);
     }
 
     #[test]

@@ -19,6 +19,14 @@ pub(super) fn has_rows(root: &Path) -> bool {
     TABLES.iter().any(|table| has_file(table))
 }
 
+/// True if this user may not see what is in the recording of this folder.
+pub(super) fn is_hidden(root: &Path) -> bool {
+    let is_denied = |folder: &Path| {
+        std::fs::read_dir(folder).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+    };
+    is_denied(root) || is_denied(&root.join(VERSION))
+}
+
 /// The message that a bucket has nothing of a question.
 fn nothing_in(root: &str, question: Question) -> String {
     format!(

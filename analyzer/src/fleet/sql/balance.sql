@@ -59,12 +59,14 @@ by_host as (
 -- A part is compared with the mean of the parts of the hosts that have it: others may have fewer, or of other names.
 fair_shares as (
   select *, avg(host_carried) over (partition by scope, direction, place, host) as host_fair,
-         max(host_carried) over (partition by scope, direction, place, host) as host_most
+         max(host_carried) over (partition by scope, direction, place, host) as host_most,
+         count(*) over (partition by scope, direction, place, host) as host_parts
   from by_host
 ),
 sums as (
   select scope, direction, place, part, sum(host_carried) as carried, sum(host_fair) as fair,
-         sum(case when host_carried = host_most and host_carried >= {UNEVEN} * host_fair then 1 else 0 end) as leads, count(*) as hosts
+         sum(case when host_carried = host_most and host_carried >= {UNEVEN} * host_fair then 1 else 0 end) as leads, count(*) as hosts,
+         max(host_parts) as most_parts
   from fair_shares
   group by scope, direction, place, part
 ),
@@ -75,7 +77,7 @@ ranks as (
   from sums
 ),
 answers as (
-  select scope, direction, place, max(parts) as part_count, max(case when from_top = 1 then hosts end) as of_hosts,
+  select scope, direction, place, max(parts) as part_count, max(most_parts) as parallel_parts, max(case when from_top = 1 then hosts end) as of_hosts,
          max(case when from_top = 1 then part end) as busiest,
          max(case when from_top = 1 then ratio end) as busiest_ratio,
          max(case when from_top = 1 then leads end) as agree,
@@ -85,10 +87,17 @@ answers as (
   from ranks
   where parts > 1
   group by scope, direction, place
+),
+judged as (
+  select *, case when busiest_ratio >= {UNEVEN} then 1 else 0 end as is_bad,
+         row_number() over (order by busiest_ratio desc, scope, place, direction) as number
+  from answers
+  where parallel_parts > 1
 )
+-- The first is a row even if it is even: it says that something was compared.
 select scope, direction, place, part_count, busiest, busiest_ratio, idlest, idlest_ratio, agree, of_hosts, misplaced,
-       misplaced * (busiest_ratio - 1) as score
-from answers
-where busiest_ratio >= {UNEVEN}
+       misplaced * (busiest_ratio - 1) as score, is_bad
+from judged
+where is_bad = 1 or number = 1
 order by score desc, scope, place, direction
 limit 1000

@@ -4,10 +4,11 @@ counted as (
          row_number() over (partition by metric, job, direction order by figure) as nth_figure
   from figures
 ),
--- Fewer pairs have no median: a loss and a CE mark count by themselves, and for the others there is nothing to compare with.
+-- Fewer pairs have no median: a loss, a retransmission and a CE mark count by themselves, and for the others there is nothing to
+-- compare with.
 medians as (
   select *, case when peers >= {COMPARED} then avg(case when abs(2 * nth_figure - peers - 1) <= 1 then figure end) over (partition by metric, job, direction)
-                 when metric in ('loss', 'retransmitted', 'CE', 'CE (device)', 'retries (QP)', 'timeouts and sequence errors (QP)') then 0 else figure end as raw_usual
+                 when metric in ('loss', 'retransmitted', 'retransmission', 'retransmission (device)', 'CE', 'CE (device)', 'retries (QP)', 'timeouts and sequence errors (QP)') then 0 else figure end as raw_usual
   from counted
 ),
 differing as (
