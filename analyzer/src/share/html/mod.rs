@@ -31,7 +31,7 @@ pub use latency::Distribution;
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 /// SHA-256 of the style for the policy; a test verifies it.
-const STYLE_HASH: &str = "sha256-nJ24W/sS1JGvyLoxFVfVxrS6X3Y2Kw8H/NzdF4NzqE8=";
+const STYLE_HASH: &str = "sha256-WeXXBze+lffKMaXapgP6aEGpPi19fw9j0/FWZl/hNQI=";
 /// SHA-256 of the script.
 const SCRIPT_HASH: &str = "sha256-WK+Ol0hca7NM5OInB34hhQha7qQsTJ07BxcRcZpEwhY=";
 /// Maximum size of the report embedded in the page, in bytes of JSON: browsers become slow beyond it.

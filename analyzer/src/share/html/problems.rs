@@ -183,12 +183,14 @@ fn related(page: &mut Markup, all: &[Finding], finding: &Finding) {
     let is_cause = |cause: &Finding, effect: &Finding| {
         effect.causes.contains(&cause.id) && cause.effects.contains(&effect.id)
     };
+    // A part of a finding may be its cause as well: it is named once.
     let relations = |other: &Finding| {
-        let part = owns(finding, other);
-        [part, is_cause(other, finding) && !part, is_cause(finding, other) || owns(other, finding)]
+        let (part, whole, caused) = (owns(finding, other), owns(other, finding), is_cause(other, finding));
+        let leads = is_cause(finding, other) && !part || whole && !caused;
+        [part, caused && !part && !whole, leads, whole && caused]
     };
     let mut any = false;
-    for (kind, label) in ["Part of", "Caused by", "Leads to"].into_iter().enumerate() {
+    for (kind, label) in ["Part of", "Caused by", "Leads to", "Includes"].into_iter().enumerate() {
         for (at, other) in all.iter().enumerate().filter(|(_, other)| relations(other)[kind]) {
             if !any {
                 page.raw("<h3>Causes and effects</h3><ul>");

@@ -73,6 +73,26 @@ fn the_page_is_well_formed_and_has_the_findings() {
     }
 }
 
+/// An info finding that belongs to a warning, and is its cause: it does not both cause it and follow from it.
+#[test]
+fn a_related_finding_is_named_once() {
+    let mut report = report();
+    report.findings.truncate(2);
+    let [owner, part] = report.findings.as_mut_slice() else { panic!("two findings") };
+    (owner.id, part.id) = ("retry.storm", "loss.after_tap");
+    (owner.owner, part.owner, part.owner_at) = (None, Some(owner.id), owner.at);
+    (owner.causes, owner.effects) = (vec![part.id], Vec::new());
+    (part.causes, part.effects) = (Vec::new(), vec![owner.id]);
+    let relations = |report: &Report| {
+        let page = page(report, None, None);
+        let labels = page.split("<li><span class=\"label\">").skip(1);
+        labels.map(|rest| rest.split_once('<').unwrap().0.to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(relations(&report), ["Includes", "Part of"]);
+    report.findings[0].causes.clear();
+    assert_eq!(relations(&report), ["Leads to", "Part of"], "a consequence");
+}
+
 #[test]
 fn names_from_outside_cannot_become_markup() {
     let hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'\u{1b}[2J\u{202e}";
