@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::sync::Mutex;
 
 use super::layout::plain;
+use super::limit;
 
 use crate::util::lock::Locked;
 
@@ -50,7 +51,7 @@ fn replace(by: Line) {
 }
 
 /// A sentence to standard error. Names from outside (files, interfaces, arguments, text in files) cannot command
-/// the terminal, nor begin a line of their own.
+/// the terminal, nor begin a line of their own. Numbers of errors are left out: their text is there.
 pub fn say(sentence: &str) {
     let mut line = LINE.locked();
     let clear = if *line == Line::Shown { CLEAR } else { "" };
@@ -63,7 +64,7 @@ pub fn say(sentence: &str) {
 
 /// Lines as they may be shown; those after the first are indented.
 pub(crate) fn lines(text: &str) -> String {
-    text.lines().map(plain).collect::<Vec<_>>().join("\n  ")
+    limit::words(text).lines().map(plain).collect::<Vec<_>>().join("\n  ")
 }
 
 #[cfg(test)]
@@ -77,6 +78,10 @@ mod tests {
             "é.pcap: \u{fffd}[2Jx\u{fffd}31m\u{fffd}\u{fffd}y"
         );
         assert_eq!(lines("a\u{202e}b\u{2066}c\u{200f}d\u{2028}e"), "a\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}e");
+        assert_eq!(
+            lines("cannot send: refused (os error 111); trying again"),
+            "cannot send: refused; trying again"
+        );
         assert_eq!(lines("bad\nrocescope: fine\r\n"), "bad\n  rocescope: fine");
     }
 }
