@@ -181,8 +181,8 @@ impl Answer {
         Self { status, content_type, body: Body::Fixed(body), head_only: false }
     }
 
-    /// The response to a request. `latest` is the latest exposition, `None` before the first. With `hangs`, samples should
-    /// arrive and do not: metrics remain, and have the time of their sample.
+    /// The response to a request. `latest` is the latest exposition, `None` before the first. With `hangs`, samples
+    /// should arrive and do not: metrics remain, and have the time of their sample.
     #[must_use]
     pub fn to(request: &Result<Request, Refusal>, latest: Option<Arc<Exposition>>, hangs: bool) -> Self {
         const HANGS: &str = "no sample for 30 s\n";

@@ -98,8 +98,8 @@ definitions! {
         "At a path MTU of 4,096 bytes they carry as much";
 }
 
-/// Beginning of 2010, when RoCE was specified, in Unix nanoseconds: a row of before is of a clock that was not set, which
-/// begins in 1970.
+/// Beginning of 2010, when RoCE was specified, in Unix nanoseconds: a row of before is of a clock that was not set,
+/// which begins in 1970.
 const FIRST_NS: u64 = 1_262_304_000 * NS_PER_S;
 
 /// A question.

@@ -9,8 +9,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::layout;
 
-/// A file that is locked as long as this process records a host in a folder, and removed at the end. Journals are locked as
-/// well, but there is none before the first row, nor between two rotations.
+/// A file that is locked as long as this process records a host in a folder, and removed at the end. Journals are
+/// locked as well, but there is none before the first row, nor between two rotations.
 #[derive(Debug)]
 pub(super) struct HostLock {
     path: PathBuf,

@@ -43,8 +43,8 @@ impl Drop for Attached {
     }
 }
 
-/// Loads the programs that a plan needs. The kernel verifies a program for up to seconds, in which those that are attached
-/// already would count alone. One that it refuses is reported when it is attached.
+/// Loads the programs that a plan needs. The kernel verifies a program for up to seconds, in which those that are
+/// attached already would count alone. One that it refuses is reported when it is attached.
 pub fn load(programs: &mut Programs, interface: &Interface, plan: &Plan) {
     let _ = match plan.ingress {
         Ingress::Xdp { frags, .. } => programs.xdp(xdp_name(frags)).map(|_| ()),
