@@ -42,7 +42,7 @@ static QP_COUNTS: PerCpuArray<u64, { count::COUNTS as usize }> = PerCpuArray::ne
 static CALLS: LruHashMap<u64, Call, CALLS_MAX, OF_EACH_CPU> = LruHashMap::new();
 
 /// Queue pairs that are being destroyed, by thread. Within that of mlx5's for management, the driver destroys others:
-/// then nothing is said about the outer one, which has no other return.
+/// then the result of the outer one is not recorded.
 #[btf_map]
 static DESTROYS: LruHashMap<u64, u64, CALLS_MAX, OF_EACH_CPU> = LruHashMap::new();
 

@@ -44,7 +44,7 @@ impl QpWatch {
         same_maker && self.qp.kind == qp.kind && same_peer
     }
 
-    /// Adds its state at the end of a span (start and end, Unix nanoseconds) in which it took at `most` so many PSNs.
+    /// Adds its state at the end of a span (start and end, Unix nanoseconds) in which it took `most` PSNs at most.
     /// True if a PSN advanced.
     pub(super) fn advance(
         &mut self,

@@ -193,30 +193,34 @@ fn what_lists_have_no_more_is_gone() {
         is(QpLife { kind: Some(kind), origin: Some(origin), control, ..life(lqpn) }, 9, 10)
     };
     let mut follower = Follower::default();
-    for (lqpn, kind, origin) in
-        [(1, "RC", VERBS), (2, "RC", VERBS), (3, "RC", DEVX), (4, "DRIVER", VERBS), (5, "RAW_PACKET", VERBS)]
-    {
+    for (lqpn, kind, origin) in [
+        (11, "RC", VERBS),
+        (12, "RC", VERBS),
+        (13, "RC", DEVX),
+        (14, "DRIVER", VERBS),
+        (15, "RAW_PACKET", VERBS),
+    ] {
         follower.take(made(lqpn, kind, origin));
     }
     let gone = |follower: &mut Follower| {
         let over = |life: &&QpLife| life.control.is_over();
         all(follower).qps.iter().filter(over).map(|life| (life.lqpn, life.control.end)).collect::<Vec<_>>()
     };
-    follower.listed(&list(&[1], 5));
-    follower.listed(&list(&[1], 6));
+    follower.listed(&list(&[11], 5));
+    follower.listed(&list(&[11], 6));
     assert_eq!(gone(&mut follower), [], "these lists began before they were made");
-    follower.listed(&list(&[1], 20));
+    follower.listed(&list(&[11], 20));
     assert_eq!(gone(&mut follower), [], "a list may skip one while others end");
     let part = QueuePairs { devices: [("rxe0".to_owned(), false)].into(), ..list(&[], 25) };
     follower.listed(&part);
     follower.listed(&part);
     assert_eq!(gone(&mut follower), [], "these lists are not complete");
-    follower.listed(&list(&[1], 30));
-    assert_eq!(gone(&mut follower), [(2, Some(GONE))], "the kernel never lists the others");
+    follower.listed(&list(&[11], 30));
+    assert_eq!(gone(&mut follower), [(12, Some(GONE))], "the kernel never lists the others");
     let by = all(&mut follower).qps.iter().find_map(|life| life.control.over_by());
     assert_eq!(by, Some(20), "the first list without it");
     // Two lists had skipped it.
-    follower.listed(&list(&[1, 2], 40));
+    follower.listed(&list(&[11, 12], 40));
     assert_eq!(gone(&mut follower), []);
     assert_eq!(all(&mut follower).qps[1].control.created_ns, Some(10));
     // The device itself is gone, with all of them.

@@ -21,8 +21,8 @@ pub struct Advance {
 }
 
 /// Packets from PSN `before` to `now`: 0 for a retransmission. `most` is the largest possible number of packets, such
-/// as [`most`] of the port; `None` if it is unknown. A PSN that is the same has not moved: that one in use comes back to
-/// exactly the same is as good as excluded.
+/// as [`most`] of the port; `None` if it is unknown. A PSN that is the same has not moved: after a
+/// wrap it is another one, by all probability.
 #[must_use]
 pub fn advance(before: u32, now: u32, most: Option<u64>) -> Advance {
     let added = u64::from(psn_distance(before, now));

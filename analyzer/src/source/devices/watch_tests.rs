@@ -187,13 +187,15 @@ fn a_psn_that_is_set_is_no_packet() {
         (vec![(init, 0, 0), (rtr, 0, 500), (rts, 7000, 500), (rts, 7000, 501)], (Some(0), Some(1))),
         (vec![(rts, 7000, 500), (rts, 7010, 505)], (Some(10), Some(5))),
         // Reset for another connection: the latest packets are unknown and not estimated.
-        (vec![(rts, 7000, 500), (reset, 0, 0), (rtr, 0, 90), (rts, 100, 90)], (None, None)),
+        (vec![(rts, 7000, 500), (reset, 0, 0), (rtr, 0, 90), (rts, 100, 90)], (Some(0), Some(0))),
     ] {
         let texts: Vec<String> = moments.iter().map(|(state, sq, rq)| at(*state, *sq, *rq)).collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let devices = watched(&texts, IFACE);
         let qp = &devices.ports[0].qps[0];
         assert_eq!((qp.owner.lqpn, (qp.sent, qp.received)), (298, expected), "{moments:?}");
+        let is_reset = moments.iter().any(|(state, ..)| *state == reset);
+        assert_eq!(qp.ambiguous, u64::from(is_reset), "at least: {moments:?}");
     }
 }
 

@@ -140,7 +140,8 @@ fn a_query_does_not_replace_what_a_verb_has_set_by_what_its_driver_left_out() {
         attr[..4].copy_from_slice(&3u32.to_ne_bytes());
         attr[16..20].copy_from_slice(&29u32.to_ne_bytes());
     });
-    assert_eq!(known_after(&[verb, without]), set);
+    let with_maker = QpLife { pid: Some(4_711), origin: Some(VERBS), ..set };
+    assert_eq!(known_after(&[verb, without]), with_maker);
     assert_eq!(known_after(&[without]).control, QpControl::default(), "made before the run: unknown");
     // A driver that answers in full.
     let other = record(kind::QUERIED, 17, 0, &|attr| path(attr, "::ffff:10.0.0.3", 0));

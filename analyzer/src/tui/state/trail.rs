@@ -201,7 +201,7 @@ mod tests {
         for second in 1..61 {
             let now = listed(second, second / 20 * 20, 0);
             trail.push(&now);
-            if second > 20 {
+            if second >= 20 {
                 assert_eq!(rate(&trail, &now), Some(5.0), "{second}");
             } else if second > 1 {
                 assert_eq!(rate(&trail, &now), None, "one list has no rate");

@@ -131,7 +131,7 @@ impl Progress {
         progress
     }
 
-    /// Adds the next context, up to which it has taken at `most` so many PSNs.
+    /// Adds the next context; `most` is the largest possible number of PSNs taken since the one before.
     pub(super) fn take(&mut self, context: QpContext, read: Timestamps, most: Option<u64>, rules: &Rules) {
         let advance = |before: Option<u32>, now: Option<u32>| Some(psn::advance(before?, now?, most));
         let sent = advance(self.context.next_send_psn, context.next_send_psn);
