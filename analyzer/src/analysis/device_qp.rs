@@ -43,8 +43,8 @@ pub struct DeviceQp {
     pub sq_psn: Option<u32>,
     /// PSN expected next. Unit: PSN. Null: not reported by the kernel, or a datagram transport.
     pub rq_psn: Option<u32>,
-    /// PSNs taken by its requests since it was first seen; a READ takes those of the responses it asks for. At least so
-    /// many once `ambiguous_readings` is above 0. Unit: packets. Null: PSNs of the device never moved (some drivers
+    /// PSNs taken by its requests since it was first seen; a READ takes those of the responses it asks for. A lower
+    /// bound once `ambiguous_readings` is above 0. Unit: packets. Null: PSNs of the device never moved (some drivers
     /// report those of the connection's start), or no source has them.
     pub sent_packets: Option<u64>,
     /// PSNs of the requests that it received, likewise. Unit: packets. Null: as `sent_packets`.

@@ -5,7 +5,7 @@
 //! drivers/infiniband/hw/hns/hns_roce_hw_v2.h (`QPC_*`: highest and lowest bit); which of them are set to the first
 //! PSN and to the retry counts: `hns_roce_v2_modify_qp` and its helpers in hns_roce_hw_v2.c. Little-endian words; bit
 //! 0 is the lowest of the first. `QPC_AT` stays unread: on HIP08 the driver adds 10 to the timeout's exponent
-//! (`check_qp_timeout_cfg_range`), and nothing in the context tells the two kinds apart.
+//! (`check_qp_timeout_cfg_range`), and nothing in the context distinguishes the two kinds.
 
 use super::fields::{Field, QpContext, address, byte, field, fill, mtu};
 
