@@ -9,6 +9,7 @@ use rocescope_common::wire::bth;
 use rocescope_common::wire::frame::{FAMILY_LID, UNKNOWN};
 
 use super::packet::Packet;
+use super::timeline::{self, LinkPoints, SignalKind};
 use crate::util::boxed_unless_zero::{BoxedUnlessZero, Zero};
 
 /// Result of checking the ICRC of a packet.
@@ -66,16 +67,25 @@ pub struct Icrc {
     pub flows: Vec<Checked>,
     /// Of retired flows, by link.
     pub retired: Vec<Checked>,
+    /// Packets with a wrong ICRC over time, by link.
+    wrong: Vec<LinkPoints>,
 }
 
 /// Collector of ICRC checks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Collector {
     slots: Vec<(u16, Checked)>,
     retired: Vec<Checked>,
+    wrong: timeline::Recorder,
 }
 
 impl Collector {
+    /// Nothing checked yet; the timeline in bins of this length.
+    #[must_use]
+    pub fn new(bin_ns: u64) -> Self {
+        Self { slots: Vec::new(), retired: Vec::new(), wrong: timeline::Recorder::new(bin_ns) }
+    }
+
     /// Takes in one packet, whose headers are `frame` and whose captured bytes are `data`. Returns what its ICRC says,
     /// where that can be computed; a packet that a switch `trimmed` has none.
     #[inline]
@@ -98,6 +108,7 @@ impl Collector {
                     let first = if wrong.packets == 0 { packet.time_ns } else { first.min(packet.time_ns) };
                     wrong.at_ns = (first, last.max(packet.time_ns));
                     wrong.packets += 1;
+                    self.wrong.note(packet.link, SignalKind::WrongIcrc, packet.time_ns, 1);
                 }
             }
         }
@@ -123,6 +134,7 @@ impl Collector {
         Icrc {
             flows: self.slots.iter().map(|(_, counts)| counts.clone()).collect(),
             retired: self.retired.clone(),
+            wrong: self.wrong.links(),
         }
     }
 
@@ -132,11 +144,22 @@ impl Collector {
         let mut flows: Vec<Checked> = self.slots.into_iter().map(|(_, counts)| counts).collect();
         // Collected in place: what is smaller leaves room.
         flows.shrink_to_fit();
-        Icrc { flows, retired: self.retired }
+        Icrc { flows, retired: self.retired, wrong: self.wrong.links() }
     }
 }
 
 impl Icrc {
+    /// Moves the times of wrong packets to the timeline of all signals.
+    pub fn add_to(&mut self, timeline: &mut Vec<LinkPoints>) {
+        timeline::add_to(timeline, std::mem::take(&mut self.wrong).into_iter());
+    }
+
+    /// Packets with a wrong ICRC of the flow in a slot.
+    #[must_use]
+    pub fn wrong(&self, slot: u32) -> u64 {
+        self.flows.get(slot as usize).map_or(0, |flow| flow.wrong.packets)
+    }
+
     /// The flow in a slot.
     #[must_use]
     pub fn flow(&self, slot: u32) -> Checked {

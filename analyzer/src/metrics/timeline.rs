@@ -37,11 +37,14 @@ pub enum SignalKind {
     Ce,
     /// Congestion notification packets.
     Cnp,
+    /// Packets with a wrong ICRC.
+    WrongIcrc,
 }
 
 impl SignalKind {
     /// All kinds, in order.
-    pub const ALL: [Self; 6] = [Self::Lost, Self::Retransmitted, Self::Nak, Self::Rnr, Self::Ce, Self::Cnp];
+    pub const ALL: [Self; 7] =
+        [Self::Lost, Self::Retransmitted, Self::Nak, Self::Rnr, Self::Ce, Self::Cnp, Self::WrongIcrc];
 }
 
 impl Point {
@@ -207,21 +210,31 @@ impl Recorder {
         self.link(link).take_back(kind, count);
     }
 
+    /// The signals of each link so far.
+    pub(super) fn links(&self) -> Vec<LinkPoints> {
+        self.links.clone()
+    }
+
     /// Timeline so far, with the traffic of each link.
     pub(super) fn timeline(&self, traffic: impl Iterator<Item = LinkPoints>) -> Vec<LinkPoints> {
         let mut all = self.links.clone();
-        for (link, traffic) in traffic.enumerate() {
-            let at = place(link);
-            if at >= all.len() {
-                all.resize_with(at + 1, LinkPoints::default);
-            }
-            if all[at].points.is_empty() {
-                all[at] = traffic;
-            } else {
-                all[at].add_all(&traffic);
-            }
-        }
+        add_to(&mut all, traffic);
         all
+    }
+}
+
+/// Adds other figures of each link to a timeline with bins of the same length.
+pub(super) fn add_to(all: &mut Vec<LinkPoints>, more: impl Iterator<Item = LinkPoints>) {
+    for (link, more) in more.enumerate() {
+        let at = place(link);
+        if at >= all.len() {
+            all.resize_with(at + 1, LinkPoints::default);
+        }
+        if all[at].points.is_empty() {
+            all[at] = more;
+        } else {
+            all[at].add_all(&more);
+        }
     }
 }
 

@@ -110,9 +110,18 @@ impl OverTime {
         let gauged = || self.gauges.iter().any(|gauge| gauge.value(series).is_some());
         match series {
             Series::P99 => gauged(),
+            // Live does not see whole frames, and captures have most of them cut.
+            Series::Signal(SignalKind::WrongIcrc) => self.total(SignalKind::WrongIcrc, 0, u64::MAX) > 0.0,
             Series::Paused => gauged() || !self.pauses.is_empty(),
             _ => true,
         }
+    }
+
+    /// Packets of a signal between two times.
+    #[must_use]
+    pub fn total(&self, kind: SignalKind, from_ns: u64, to_ns: u64) -> f64 {
+        let part = |span: &CountedTime| span.within(from_ns, to_ns).0 * span.signals[kind as usize];
+        self.spans.iter().map(part).sum()
     }
 
     /// Length of the shortest span with known values, in nanoseconds.
@@ -330,9 +339,9 @@ fn pauses(sample: &Sample) -> Vec<Paused> {
     timed.collect()
 }
 
-/// The signals derived from counters, in the order of [`Kind`].
+/// The signals derived from counters, in the order of [`SignalKind`]; wrong ICRCs have none.
 fn signals(counts: &Counts) -> [f64; SignalKind::ALL.len()] {
-    [counts.lost, counts.retransmitted, counts.naks(), counts.rnr, counts.ecn_data[3], counts.cnp]
+    [counts.lost, counts.retransmitted, counts.naks(), counts.rnr, counts.ecn_data[3], counts.cnp, 0]
         .map(|n| n as f64)
 }
 
@@ -453,8 +462,9 @@ fn spoken_for(sample: &Sample, overlap: &Overlap, links: usize) -> Vec<[f64; FIG
     let losses = sample.metrics.loss.as_ref();
     let figures = |flow: &FlowSample| {
         let counts = Counts::of(&flow.stats, flow.slot, losses);
-        let [lost, retransmitted, naks, rnr, ce, cnp] = signals(&counts);
-        [counts.bytes as f64, capable(&counts), lost, retransmitted, naks, rnr, ce, cnp]
+        let [lost, retransmitted, naks, rnr, ce, cnp, _] = signals(&counts);
+        let wrong = sample.metrics.icrc.as_ref().map_or(0, |icrc| icrc.wrong(flow.slot)) as f64;
+        [counts.bytes as f64, capable(&counts), lost, retransmitted, naks, rnr, ce, cnp, wrong]
     };
     let all: Vec<[f64; FIGURES]> = sample.flows.iter().map(figures).collect();
     // The flow that stands for each figure of a group, and how much it saw.
@@ -496,6 +506,7 @@ fn scale(spans: &mut [CountedTime], counted: &Counts) {
     for (kind, factor) in factors.iter_mut().enumerate() {
         *factor = by(spans.iter().map(|span| span.signals[kind]).sum(), *factor);
     }
+    factors[SignalKind::WrongIcrc as usize] = 1.0;
     for span in spans {
         span.bytes *= bytes;
         span.capable *= enabled;

@@ -26,6 +26,8 @@ pub const CNP: About = &[Problem::Notification, Problem::Congestion];
 pub const LATENCY: About = &[Problem::Latency];
 /// Pauses.
 pub const PAUSED: About = &[Problem::Pause];
+/// Packets with a wrong ICRC.
+pub const CORRUPT: About = &[Problem::Icrc];
 /// Header fields that change on the way.
 pub const CHANGED: About = &[Problem::Settings];
 /// What no finding is about.
@@ -40,7 +42,7 @@ pub struct Row {
     pub series: Series,
     /// Kinds of findings about it.
     pub about: About,
-    /// The value over the time range; `None` if that is the maximum of the columns.
+    /// The value over the time range; `None` if no counter has it: then it is that of the points.
     pub now: Option<fn(&Counts) -> Option<f64>>,
 }
 
@@ -48,13 +50,14 @@ pub struct Row {
 pub const ECN: &str = "ECN CE, all";
 
 /// All signals, in the order of the timelines.
-pub const ROWS: [Row; 8] = [
+pub const ROWS: [Row; 9] = [
     Row {
         name: "lost",
         series: Series::Signal(SignalKind::Lost),
         about: LOST,
         now: Some(|c| Some(c.lost as f64)),
     },
+    Row { name: "wrong ICRC", series: Series::Signal(SignalKind::WrongIcrc), about: CORRUPT, now: None },
     Row {
         name: "retransmit",
         series: Series::Signal(SignalKind::Retransmitted),

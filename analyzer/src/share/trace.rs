@@ -438,13 +438,14 @@ fn of_event(event: &Instant, tid: u64) -> Entry {
 
 /// Adds counters of each link over time, from a replay: the rate, and signals with any value.
 fn of_points(timeline: &[LinkPoints], entries: &mut Vec<Entry>) {
-    const SIGNALS: [(SignalKind, &str); 6] = [
+    const SIGNALS: [(SignalKind, &str); 7] = [
         (SignalKind::Lost, "lost packets"),
         (SignalKind::Retransmitted, "retransmitted packets"),
         (SignalKind::Nak, "NAKs"),
         (SignalKind::Rnr, "RNR NAKs"),
         (SignalKind::Ce, "CE-marked packets"),
         (SignalKind::Cnp, "CNPs"),
+        (SignalKind::WrongIcrc, "packets with a wrong ICRC"),
     ];
     for (link, points) in timeline.iter().enumerate() {
         let length_ns = points.length_ns().max(1);

@@ -138,7 +138,7 @@ impl MetricsWorker {
             batch: Batch::new(),
             runner: Runner::Inline(Box::new(collector)),
             batches: 0,
-            icrc: icrc::Collector::default(),
+            icrc: icrc::Collector::new(options.bin_ns),
             spray: spray::Collector::default(),
             control: control::Collector::new(options.link_mbps),
             last_ns: Vec::new(),
@@ -242,7 +242,8 @@ impl MetricsWorker {
             Runner::Thread { messages, .. } => ask(&messages, Message::Finish),
             Runner::Gone => Metrics::default(),
         };
-        let of_bytes = (std::mem::take(&mut self.icrc).finish(), std::mem::take(&mut self.spray).metrics());
+        let icrc = std::mem::replace(&mut self.icrc, icrc::Collector::new(1));
+        let of_bytes = (icrc.finish(), std::mem::take(&mut self.spray).metrics());
         memory::trim();
         self.with_those_of_bytes(metrics, of_bytes)
     }
@@ -250,8 +251,11 @@ impl MetricsWorker {
     fn with_those_of_bytes(
         &self,
         mut metrics: Metrics,
-        (icrc, spray): (icrc::Icrc, spray::BySlot),
+        (mut icrc, spray): (icrc::Icrc, spray::BySlot),
     ) -> Metrics {
+        if let Some(timeline) = &mut metrics.timeline {
+            icrc.add_to(Arc::make_mut(timeline));
+        }
         metrics.icrc = Some(icrc);
         metrics.spray = Some(spray);
         metrics.control = Some(self.control.metrics());
