@@ -285,9 +285,19 @@ fn impact(finding: &Finding) -> Option<String> {
         _ if finding.is_of_episode() => "packets".to_owned(),
         _ => "the run's packets".to_owned(),
     };
+    let share =
+        impact.packets_ratio.map(|ratio| format!("{at_least}{} of {packets}", units::ratio(Some(ratio))));
+    let again = impact.retransmissions.filter(|n| *n > 0).map(|n| plural(n, "retransmission"));
+    // Of a slow receiver it is the share of retransmissions, while the title has that of RNR NAKs.
+    let (share, again) = match (share, again) {
+        (Some(share), Some(again)) if Problem::of(finding) == Some(Problem::NotReady) => {
+            (Some(format!("{again} ({share})")), None)
+        }
+        both => both,
+    };
     let parts = [
-        impact.packets_ratio.map(|ratio| format!("{at_least}{} of {packets}", units::ratio(Some(ratio)))),
-        impact.retransmissions.filter(|n| *n > 0).map(|n| plural(n, "retransmission")),
+        share,
+        again,
         impact.goodput_lost_bytes.map(|n| format!("{} of goodput lost", units::bytes(n))),
         impact.time_lost_ns.map(|ns| format!("{} wait time, summed over QPs", units::duration(ns))),
         job_delay(finding),
@@ -391,7 +401,7 @@ mod tests {
     use super::*;
     use crate::analysis::FlowId;
     use crate::analysis::fixtures::START;
-    use crate::findings::{Episode, Place, Severity};
+    use crate::findings::{Episode, Impact, Place, Severity};
     use crate::sample::Direction;
 
     use crate::util::time::NS_PER_S as SECOND;
@@ -492,6 +502,13 @@ mod tests {
             evidence(&one).as_deref(),
             Some("loss ratio 0.70 % · packets lost 6,671 · bytes 1.00 kB, 2.00 kB")
         );
+    }
+
+    #[test]
+    fn a_slow_receiver_says_what_its_share_is_of() {
+        let mut one = Finding::new("rnr.slow_receiver", Severity::Warning, String::new());
+        one.impact = Impact { packets_ratio: Some(0.826), retransmissions: Some(57), ..Impact::default() };
+        assert_eq!(impact(&one).as_deref(), Some("57 retransmissions (82.6 % of the run's packets)"));
     }
 
     #[test]

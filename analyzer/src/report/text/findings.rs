@@ -85,6 +85,8 @@ pub(crate) struct Headline {
     pub(crate) role: Role,
     /// The worst finding and when it held; `None` where there is none above info.
     pub(crate) worst: Option<String>,
+    /// The same of the one that a screen shows first, where that is another one: the worst is quiet by now.
+    pub(crate) latest: Option<String>,
     /// The command to run next.
     pub(crate) next: String,
 }
@@ -98,16 +100,19 @@ pub(crate) fn headline(report: &Report) -> Headline {
         Some(Health::Critical) => Role::Critical,
     };
     let findings = sorted(report);
-    let worst = Verdict::of(&findings, false).worst.map(|worst| {
-        let when = worst.when(end_of(report)).map_or_else(String::new, |when| format!(" ({when})"));
-        format!("{}{when}", plain(&worst.title))
-    });
-    Headline { sentence: sentence.clone(), role, worst, next: plain(next) }
+    let in_words = |finding: &Finding| {
+        let when = finding.when(end_of(report)).map_or_else(String::new, |when| format!(" ({when})"));
+        format!("{}{when}", plain(&finding.title))
+    };
+    let Verdict { worst, headline, .. } = Verdict::of(&findings, false);
+    let latest = headline.filter(|latest| worst.is_some_and(|worst| !std::ptr::eq(worst, *latest)));
+    let (worst, latest) = (worst.map(in_words), latest.map(in_words));
+    Headline { sentence: sentence.clone(), role, worst, latest, next: plain(next) }
 }
 
 /// The last lines of the page: the verdict, the worst finding, and the next command.
 pub(super) fn verdict(report: &Report, room: usize, paint: Paint) -> Vec<String> {
-    let Headline { sentence, role, worst, next } = headline(report);
+    let Headline { sentence, role, worst, latest, next } = headline(report);
     let mut lines = labelled("Verdict", VERDICT, &sentence, room);
     if let Some(first) = lines.first_mut() {
         let (label, text) = first.split_at(VERDICT);
@@ -115,6 +120,7 @@ pub(super) fn verdict(report: &Report, room: usize, paint: Paint) -> Vec<String>
     }
     let worst = worst.unwrap_or_else(|| "no finding above info".to_owned());
     lines.extend(labelled("Worst", VERDICT, &worst, room));
+    lines.extend(latest.into_iter().flat_map(|latest| labelled("Latest", VERDICT, &latest, room)));
     lines.push(format!("{:VERDICT$}$ {}", "Next", paint.paint(Role::Command, &next)));
     lines
 }
@@ -276,5 +282,25 @@ mod tests {
         one.steps.clear();
         one.advice = "Look elsewhere.".into();
         assert_eq!(page.steps(&one), ["Look elsewhere."]);
+    }
+
+    /// A critical problem that is quiet by now stays the worst; what a screen says first stands below it.
+    #[test]
+    fn the_verdict_names_what_shows_now_beside_a_worse_problem_that_is_quiet() {
+        let mut report = crate::report::schema::full::full();
+        let end_ns = 1_000 * crate::util::time::NS_PER_S;
+        report.facts.window.last_ns = Some(end_ns);
+        let seen = |finding: Finding, ago_s: u64| {
+            let last_ns = end_ns - ago_s * crate::util::time::NS_PER_S;
+            Finding { active: true, first_seen_ns: Some(1), last_seen_ns: Some(last_ns), ..finding }
+        };
+        let slow = Finding::new("rnr.slow_receiver", Severity::Warning, "Receiver not ready".into());
+        report.findings = vec![seen(slow, 0), seen(finding(), 6)];
+        let lines = |report: &Report| verdict(report, 80, Paint::default()).join("\n");
+        let text = lines(&report);
+        assert!(text.contains("Worst    Loss upstream of rail0"), "{text}");
+        assert!(text.contains("Latest   Receiver not ready"), "{text}");
+        report.findings.truncate(1);
+        assert!(!lines(&report).contains("Latest"), "one alone is both");
     }
 }

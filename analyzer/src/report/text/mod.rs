@@ -17,7 +17,7 @@ mod summary;
 mod tests;
 mod traffic;
 
-pub(crate) use traffic::{BURSTS_NOT_RECORDED, steps_in_words};
+pub(crate) use traffic::{BURSTS_NOT_RECORDED, trend_in_words};
 
 pub(crate) use answers::{P99_SAMPLES, P999_SAMPLES, enough, ranges};
 pub(crate) use findings::{Headline, end_of, headline, not_evaluated, sorted};

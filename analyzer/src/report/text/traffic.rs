@@ -44,13 +44,14 @@ pub(super) fn job(report: &Report, room: usize) -> Vec<String> {
 }
 
 /// Parts, trend and cost of the steps, each with its label; those that are known.
-pub(crate) fn steps_in_words(steps: &Steps) -> Vec<(&'static str, String)> {
-    let mut all: Vec<(&'static str, String)> = Vec::new();
-    all.extend(parts_of(steps).map(|parts| ("Each step", parts)));
-    if let Some(trend) = &steps.trend {
-        all.extend([("Trend", trend.in_words()), ("Time lost", lost_of(trend))]);
-    }
-    all
+fn steps_in_words(steps: &Steps) -> impl Iterator<Item = (&'static str, String)> {
+    parts_of(steps).map(|parts| ("Each step", parts)).into_iter().chain(trend_in_words(steps))
+}
+
+/// Trend and cost of the steps, each with its label; none where no trend is known.
+pub(crate) fn trend_in_words(steps: &Steps) -> Vec<(&'static str, String)> {
+    let of = |trend: &StepTrend| vec![("Trend", trend.in_words()), ("Time lost", lost_of(trend))];
+    steps.trend.as_ref().map_or_else(Vec::new, of)
 }
 
 fn in_percent(part_ns: u64, of_ns: u64) -> String {
