@@ -343,6 +343,10 @@ fn flows_that_begin_together_are_one_line_of_the_overview() {
     assert_eq!(events.iter().filter(|line| line.contains("· NEW ")).count(), 1, "{events:#?}");
     assert!(events.iter().any(|line| line.contains("and 31 more flows")), "{events:#?}");
     assert!(events.iter().any(|line| line.contains(" RNR ")), "{events:#?}");
+    // Where all of them have room, each has its line.
+    let app = overview::replayed("a1_write_mtu1024.h0.pcap", (300, 100));
+    let events = part(&app, "EVENTS");
+    assert_eq!(events.iter().filter(|line| line.contains("· NEW ")).count(), 4, "{events:#?}");
 }
 
 /// A name that changes with the figures beside it looks like another problem.
@@ -455,6 +459,8 @@ fn a_card_says_what_to_do_where_it_has_room() {
         assert!(whole.contains(words), "{words}: {}\n{picture}", worst.title);
     }
     // With less room, a line of each problem.
+    let picture = text(&overview::replayed("g_rnr.h0.pcap", (30, 8)));
+    assert!(picture.contains("request packets"), "{picture}");
     let picture = text(&overview::replayed("g_rnr.h0.pcap", (59, 4)));
     assert!(picture.lines().nth(1).unwrap().contains("Receiver 10.0.0.2 not ready"), "{picture}");
 }

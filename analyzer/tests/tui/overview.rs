@@ -173,6 +173,38 @@ fn chart(app: &App, name: &str) -> String {
     line.chars().skip(24).take(45).collect()
 }
 
+/// Corruption is a problem of its own: it has its signal, which captures without it do not show.
+#[test]
+fn packets_with_a_wrong_icrc_have_a_line_of_the_timeline() {
+    for size in [USUAL, (160, 48)] {
+        let app = replayed("e5_corrupt_full.h1.pcap", size);
+        let screen = text(&app);
+        let line = screen.lines().find(|line| line.contains("wrong ICRC  ")).unwrap_or_default();
+        assert!(line.contains(" 3 pkt"), "{screen}");
+        assert!(chart(&app, "wrong ICRC").contains('▇'), "{screen}");
+    }
+    let screen = text(&replayed("e1_loss1.h1.pcap.gz", (160, 48)));
+    assert!(!screen.contains("wrong ICRC"), "{screen}");
+}
+
+/// What the headline is about is not a line of eighths below a throughput of ten lines.
+#[test]
+fn signals_of_an_active_problem_are_higher_than_a_line_where_there_is_room() {
+    for (name, signals) in [
+        ("e1_loss1.h1.pcap.gz", &["lost", "retransmit", "NAK"][..]),
+        ("g_rnr.h0.pcap", &["RNR NAK"]),
+        ("f1_ecn_red.h1.pcap.gz", &["ECN CE, all"]),
+    ] {
+        let screen = text(&replayed(name, (160, 48)));
+        let heads: Vec<&str> = screen.lines().map(|line| line.get(..20).unwrap_or(line)).collect();
+        for signal in signals {
+            let at = heads.iter().position(|head| head.contains(&format!(" {signal} ")));
+            let below = at.and_then(|at| heads.get(at + 1)).copied().unwrap_or_default();
+            assert!(below.trim_matches(['│', ' ']).is_empty(), "{signal} has one line:\n{screen}");
+        }
+    }
+}
+
 #[test]
 fn a_capture_of_a_second_fills_the_timeline() {
     for name in ["e1_loss1.h1.pcap.gz", "g_rnr.h0.pcap"] {

@@ -23,7 +23,7 @@ const NAMES: usize = 18;
 /// Columns of the worst peers that the table of queue pairs does not have.
 const PEERS: [(&str, &str); 5] = [
     ("QPs", "queue pairs between the two hosts"),
-    ("PAIR CE %", "CE-marked share of what the source sends to the destination"),
+    ("CE %", "CE-marked share of what the source sends to the destination"),
     ("NAK rx, RNR rx", "NAKs and RNR NAKs that the source received for what it sent"),
     ("CNP", "CNPs that ask the source to reduce its rate"),
     (

@@ -13,12 +13,14 @@ use self::strip::{AXIS, Strip, recent, run};
 use super::page::Page;
 use super::timeline::chart;
 use super::{empty, export_table, link_names, timeline};
+use crate::analysis::traffic::{StepParts, Steps};
 use crate::metrics::steps::Step;
 use crate::metrics::traffic::bins::Bursts;
 use crate::model::Level;
 use crate::report::Report;
-use crate::report::text::{BURSTS_NOT_RECORDED, steps_in_words};
+use crate::report::text::{BURSTS_NOT_RECORDED, trend_in_words};
 use crate::sample::{Sample, SourceKind};
+use crate::tui::column;
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::export::ExportTable;
 use crate::tui::layout::Layout;
@@ -338,33 +340,88 @@ pub(super) fn steps(report: &Report, width: usize) -> Vec<Line<'static>> {
         return lines;
     };
     lines.extend(step_times(&steps.all, width));
+    // Problems come before descriptions.
+    let (text, level) = last_to_finish(report).unwrap_or_default();
+    if level > Level::Fine {
+        let parts = hanging_parts(&text, width.saturating_sub(2), 2).into_iter();
+        lines.extend(parts.map(|part| Line::styled(format!(" {part}"), theme::text(level))));
+    }
     let over = if steps.are_over() { ", other traffic since" } else { "" };
-    let rhythm = format!(
-        "{} steps, period {}, on {}, {} to {}{over} · {} per step · busy {} · communicating {}",
-        steps.count,
+    let period = format!(
+        "{} in {} · {} per step · busy {} · communicating {} · on {}, {} to {}{over}",
         units::duration(steps.period_ns),
-        tap_name(&steps.link),
-        units::second_utc(steps.first_ns),
-        units::second_utc(steps.last_ns),
+        counted(steps.count, "step"),
         units::bytes(steps.step_bytes),
         units::ratio(Some(steps.busy_ratio)),
         units::ratio(Some(steps.communication_ratio)),
+        tap_name(&steps.link),
+        units::second_utc(steps.first_ns),
+        units::second_utc(steps.last_ns),
     );
-    // Problems come before descriptions.
-    let last = last_to_finish(report);
-    let (wrong, last) = last.into_iter().partition::<Vec<_>, _>(|(_, level)| *level > Level::Fine);
-    let mut sentences = wrong;
-    sentences.push((rhythm, Level::Fine));
-    sentences.extend(
-        steps_in_words(steps).into_iter().map(|(what, text)| (format!("{what}: {text}"), Level::Fine)),
-    );
-    let stall = format!("longest silence within a step {} (median)", units::duration(steps.silence_ns));
-    sentences.push((stall, Level::Fine));
-    sentences.extend(last);
-    for (text, level) in sentences {
-        for part in hanging_parts(&text, width.saturating_sub(2), 2) {
-            lines.push(Line::styled(format!(" {}", part.trim_end_matches(" ·")), theme::text(level)));
+    lines.extend(labelled("period", &period, width));
+    lines.extend(parts_of_step(steps, width));
+    for (label, text) in trend_in_words(steps) {
+        lines.extend(labelled(&label.to_lowercase(), &text, width));
+    }
+    let silence = format!("longest within a step {} (median)", units::duration(steps.silence_ns));
+    lines.extend(labelled("silence", &silence, width));
+    if level == Level::Fine && !text.is_empty() {
+        lines.extend(labelled("last", &text, width));
+    }
+    lines
+}
+
+/// Columns of a label, of the time of a part and of its share, and of its bar at most.
+const LABEL: usize = 11;
+const TIME: usize = 8;
+const SHARE: usize = 7;
+const LONGEST_BAR: usize = 40;
+
+/// A text behind its label, its other lines below its first.
+fn labelled(label: &str, text: &str, width: usize) -> Vec<Line<'static>> {
+    let parts = hanging_parts(text, width.saturating_sub(LABEL + 2), 0).into_iter();
+    let labels = std::iter::once(label).chain(std::iter::repeat(""));
+    let line = |(part, label): (String, &str)| {
+        let mut spans = Spans::default();
+        spans.push(format!(" {label:<LABEL$}"), theme::DIM);
+        spans.push(part.trim_end_matches(" ·").to_owned(), theme::PLAIN);
+        spans.into_line()
+    };
+    parts.zip(labels).map(line).collect()
+}
+
+/// The parts of a step's time as bars of one scale, and what a faster network would gain at most.
+fn parts_of_step(steps: &Steps, width: usize) -> Vec<Line<'static>> {
+    let Some(StepParts { period_ns, transfer_ns, wait_ns, compute_ns }) = steps.parts else {
+        return Vec::new();
+    };
+    let whole = format!("mean of the middle half {}", units::duration(period_ns));
+    let mut lines = labelled("each step", &whole, width);
+    let of_step = |ns| units::ratio(Some(share(ns, period_ns)));
+    let room = width.saturating_sub(1 + LABEL + TIME + SHARE + 2);
+    for (label, ns, note) in [
+        ("transfer", transfer_ns, ""),
+        ("waiting", wait_ns, "within the step"),
+        ("no traffic", compute_ns, "until the next, mostly computing"),
+    ] {
+        let mut spans = Spans::default();
+        spans.push(format!(" {label:<LABEL$}"), theme::DIM);
+        spans.push(format!("{:>TIME$}{:>SHARE$}  ", units::duration(ns), of_step(ns)), theme::PLAIN);
+        let bar = (room / 2).min(LONGEST_BAR);
+        let cells = u16::try_from(bar).unwrap_or(u16::MAX);
+        spans.push(column::bar(share(ns, period_ns), cells), theme::BAR);
+        if note.chars().count() + bar + 2 <= room {
+            spans.push(format!("  {note}"), theme::DIM);
         }
+        lines.push(spans.into_line());
+    }
+    if let Some(gain_ns) = steps.faster_network_ns {
+        let text = format!(
+            "at most {} ({}) with a network twice as fast, less where transfers overlap with computing",
+            units::duration(gain_ns),
+            of_step(gain_ns)
+        );
+        lines.extend(labelled("gain", &text, width));
     }
     lines
 }
@@ -379,7 +436,7 @@ fn last_to_finish(report: &Report) -> Option<(String, Level)> {
         // Without a finding it is neither wrong nor fine.
         let symbol = if level == Level::Fine { "·" } else { theme::symbol(level) };
         let text = format!(
-            "{symbol} {}{sure}; {} → {} QP {}",
+            "{symbol} {}{sure} · {} → {} QP {}",
             late.in_words(),
             late.waits_for,
             late.dst,
@@ -389,7 +446,7 @@ fn last_to_finish(report: &Report) -> Option<(String, Level)> {
     }
     let last = steps.last_flow.as_ref()?;
     let text = format!(
-        "usually last to finish: {} → {} QP {} in {} steps (+{})",
+        "usually {} → {} QP {}, in {} steps (+{})",
         last.src,
         last.dst,
         last.dest_qp,
@@ -472,8 +529,8 @@ mod tests {
             lines.iter().position(|line| text(line).contains(words)).expect(words)
         };
         assert!(report.facts.steps.as_ref().is_some_and(|steps| steps.straggler.is_some()));
-        assert!(place(&report, "steps, period") < place(&report, "Straggler "), "no finding");
+        assert!(place(&report, " period ") < place(&report, "Straggler "), "no finding");
         report.findings.push(Finding::new("step.straggler", Severity::Warning, "Straggler".to_owned()));
-        assert!(place(&report, "Straggler ") < place(&report, "steps, period"), "first");
+        assert!(place(&report, "Straggler ") < place(&report, " period "), "first");
     }
 }

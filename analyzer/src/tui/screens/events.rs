@@ -272,9 +272,18 @@ pub(super) fn row_count(view: &View, most: usize) -> usize {
     grouped(view).take(most).count()
 }
 
-/// Place in the list of the event in this line of them.
-pub(super) fn place(view: &View, row: usize) -> Option<usize> {
-    let mut rows = grouped(view);
+/// The same where `room` lines have not enough for all of them, else each on its own.
+fn listed(view: &View, room: usize) -> Box<dyn Iterator<Item = (EntryAt<'_>, usize)> + '_> {
+    if view.shown_events().nth(room).is_none() {
+        Box::new(view.shown_events().map(|one| (one, 0)))
+    } else {
+        Box::new(grouped(view))
+    }
+}
+
+/// Place in the list of the event in this one of `room` lines.
+pub(super) fn place(view: &View, row: usize, room: usize) -> Option<usize> {
+    let mut rows = listed(view, room);
     let before = rows.by_ref().take(row).map(|(_, others)| 1 + others).sum();
     rows.next().map(|_| before)
 }
@@ -290,7 +299,7 @@ pub(super) fn rows(view: &View, width: usize, room: usize) -> Vec<Line<'static>>
         line.push_span(Span::styled(more, theme::BOLD));
         line
     };
-    grouped(view).take(room).map(row).collect()
+    listed(view, room).take(room).map(row).collect()
 }
 
 /// The same with word and flow in this number of columns, and 0 for as many as it takes.

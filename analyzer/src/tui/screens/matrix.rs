@@ -276,6 +276,21 @@ impl Grid {
     const fn numbered(&self) -> bool {
         self.cell == SHADES
     }
+
+    /// Which of all rows and columns have room, in `room` letters; `None` where all have.
+    fn part_shown(&self, (rows, columns): (usize, usize), room: usize) -> Option<String> {
+        let part = |what: &str, from: usize, shown: usize, all: usize| {
+            (shown < all).then(|| format!("{what} {}–{} of {all}", from + 1, from + shown))
+        };
+        let forms = [("senders", "receivers"), ("rows", "columns"), ("↓", "→")].map(|(row, column)| {
+            let parts = [
+                part(row, self.from.0, self.shown.0, rows),
+                part(column, self.from.1, self.shown.1, columns),
+            ];
+            parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+        });
+        forms.into_iter().find(|form| !form.is_empty() && form.chars().count() <= room)
+    }
 }
 
 fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &MatrixScreen) {
@@ -324,7 +339,7 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &MatrixScreen) 
         empty::because(buffer, area, why, help);
         return;
     }
-    legend(buffer, area, data, &unit, most);
+    legend(buffer, area, (data, &grid), &unit, most);
     heads(buffer, &grid, screen.cell.1, data);
     cells(buffer, &grid, data, screen, (most, &unit));
     pairs(buffer, grid.list, data, metric);
@@ -340,7 +355,7 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &MatrixScreen) 
 }
 
 /// The shades, each with the largest value that it stands for, and what is left out; `most` is the largest value.
-fn legend(buffer: &mut Buffer, area: Rect, data: &Data, unit: &Unit, most: f64) {
+fn legend(buffer: &mut Buffer, area: Rect, (data, grid): (&Data, &Grid), unit: &Unit, most: f64) {
     let mut spans = Spans::default();
     spans.push(" ", theme::PLAIN);
     let value = |step: u8| unit.show(Some(most * f64::from(step) / 4.0));
@@ -360,6 +375,10 @@ fn legend(buffer: &mut Buffer, area: Rect, data: &Data, unit: &Unit, most: f64) 
     if without_flow > 0 {
         let text = format!(" {} left out", counted(without_flow, "packet"));
         spans.push(text, theme::text(Level::Warning));
+    }
+    let room = usize::from(area.width).saturating_sub(spans.width + 3);
+    if let Some(text) = grid.part_shown(data.matrix.size(), room) {
+        spans.push(format!("  {text:>room$}"), theme::DIM);
     }
     line(buffer, area, 0, &spans.into_line());
 }
@@ -535,7 +554,22 @@ fn selected(buffer: &mut Buffer, area: Rect, data: &Data, screen: &MatrixScreen)
 
 #[cfg(test)]
 mod tests {
-    use super::common_prefix;
+    use ratatui::layout::Rect;
+
+    use super::{Grid, SHADES, common_prefix};
+
+    #[test]
+    fn a_map_that_scrolls_says_which_part_it_shows() {
+        let area = Rect::new(0, 0, 80, 16);
+        let grid = |from, shown| Grid { area, names: 17, cell: SHADES, from, shown, list: Rect::default() };
+        assert_eq!(grid((0, 0), (33, 33)).part_shown((33, 33), 60), None);
+        let part = grid((18, 0), (15, 21));
+        let of = |room| part.part_shown((33, 33), room);
+        assert_eq!(of(60).as_deref(), Some("senders 19–33 of 33 · receivers 1–21 of 33"));
+        assert_eq!(of(40).as_deref(), Some("rows 19–33 of 33 · columns 1–21 of 33"));
+        assert_eq!(of(30).as_deref(), Some("↓ 19–33 of 33 · → 1–21 of 33"));
+        assert_eq!(of(20), None);
+    }
 
     #[test]
     fn heads_leave_out_what_all_hosts_begin_with() {

@@ -3,6 +3,8 @@
 //! The hues are those of Okabe and Ito, which people with the common colour-vision deficiencies tell apart; lightness
 //! is chosen for contrast with the background. The tests compute both.
 
+mod area;
+
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
 use serde::{Deserialize, Deserializer};
@@ -110,31 +112,6 @@ const HEAT_16: [(Color, Color); 4] = [
     (Color::Cyan, Color::Black),
     (Color::White, Color::Black),
 ];
-
-/// Roles of charts, and those of what lies below the edge of an area: the eye follows the edge, and a load that stands
-/// still is no wall of colour.
-const BODIES: [(Color, Color); 3] =
-    [(Color::Cyan, Color::LightCyan), (Color::Yellow, Color::LightYellow), (Color::Red, Color::LightRed)];
-
-/// Gives full blocks below other blocks of a chart the role of the body of an area.
-fn shade_areas(buffer: &mut Buffer) {
-    let width = usize::from(buffer.area.width).max(1);
-    // A bold block is no chart, but the cell of a map.
-    let chart = |cell: &Cell| !cell.modifier.contains(Modifier::BOLD);
-    let body =
-        |cell: &Cell| BODIES.iter().find(|(role, _)| *role == cell.fg && chart(cell)).map(|(_, body)| *body);
-    let is_block = |cell: &Cell| matches!(cell.symbol(), "▁" | "▂" | "▃" | "▄" | "▅" | "▆" | "▇" | "█");
-    // From below: the cell above has its own role still.
-    for at in (width..buffer.content.len()).rev() {
-        let above =
-            buffer.content.get(at - width).is_some_and(|above| is_block(above) && body(above).is_some());
-        if let Some(cell) = buffer.content.get_mut(at).filter(|cell| above && cell.symbol() == "█")
-            && let Some(body) = body(cell)
-        {
-            cell.fg = body;
-        }
-    }
-}
 
 /// The colours of the roles.
 #[derive(Debug)]
@@ -259,8 +236,8 @@ impl Theme {
             buffer.content.iter_mut().for_each(without_color);
             return;
         }
-        if self.name.palette().is_some() {
-            shade_areas(buffer);
+        if let Some(palette) = self.name.palette() {
+            self.shade_areas(palette, buffer);
         }
         for cell in &mut buffer.content {
             self.paint_cell(cell);
@@ -274,6 +251,10 @@ impl Theme {
         if let Some(step) = HEAT.iter().position(|role| *role == cell.bg) {
             let (bg, fg) = match palette {
                 Some(palette) => {
+                    // The background is the shade: a block on it would be a hole.
+                    if matches!(cell.symbol(), "░" | "▒" | "▓" | "█") {
+                        cell.set_symbol(" ");
+                    }
                     let (bg, fg) = palette.heat[step];
                     (self.shown(bg), self.shown(fg))
                 }
@@ -486,26 +467,6 @@ mod tests {
     }
 
     #[test]
-    fn a_block_below_another_is_the_body_of_an_area() {
-        let mut buffer = Buffer::empty(ratatui::layout::Rect::new(0, 0, 3, 3));
-        for (y, blocks) in (0..).zip(["▂ █", "███", "█▅█"]) {
-            buffer.set_string(0, y, blocks, super::super::BAR);
-        }
-        Theme { name: Name::Dark, depth: Depth::True, ..Theme::default() }.paint(&mut buffer);
-        let rgb = |(r, g, b): Rgb| Color::Rgb(r, g, b);
-        let shade = |x, y| buffer[(x, y)].fg == rgb(DARK.bodies[0]);
-        assert_eq!([shade(0, 0), shade(0, 1), shade(0, 2)], [false, true, true]);
-        assert_eq!([shade(1, 1), shade(1, 2)], [false, false], "its own edges");
-        assert_eq!([shade(2, 0), shade(2, 1), shade(2, 2)], [false, true, true]);
-        assert_eq!(buffer[(0, 0)].fg, rgb(DARK.data));
-        for y in 0..3 {
-            buffer.set_string(0, y, "███", super::super::text(crate::model::Level::Critical));
-        }
-        Theme { name: Name::Dark, depth: Depth::True, ..Theme::default() }.paint(&mut buffer);
-        assert!(buffer.content.iter().all(|cell| cell.fg == rgb(DARK.critical)), "cells of a map");
-    }
-
-    #[test]
     fn cells_of_a_heat_map_are_readable_and_grow_with_their_values() {
         for (name, palette, shown) in shown() {
             let least = if name == "high-contrast" { 7.0 } else { 4.5 };
@@ -537,6 +498,14 @@ mod tests {
             assert!(
                 cells.iter().all(|(bg, _)| !HEAT[1..].contains(bg)),
                 "{name:?}: a role is left: {cells:?}"
+            );
+            buffer.set_string(0, 0, "█", super::super::heat(1));
+            Theme { name, depth: Depth::True, ..Theme::default() }.paint(&mut buffer);
+            let shaded = matches!(name, Name::Mono | Name::Ansi);
+            assert_eq!(
+                buffer[(0, 0)].symbol() == "█",
+                shaded,
+                "{name:?}: a block on a background that is the shade"
             );
             let apart = cells.windows(2).all(|pair| pair[0] != pair[1]);
             assert_eq!(apart, name != Name::Mono, "{name:?}: {cells:?}");

@@ -116,8 +116,11 @@ fn lost(row: &Row) -> Option<Line<'static>> {
     let mut found = Vec::new();
     if lost.total > 0 {
         // A recording has no PSNs.
-        let again =
-            if total.missing > 0 && lost.total > total.missing { " with retransmissions" } else { "" };
+        let again = if total.missing > 0 && lost.total > total.missing {
+            ", lost retransmissions included"
+        } else {
+            ""
+        };
         found.push(lost.text(|lost| format!("{} upstream{again}", compact(lost as f64))));
     }
     if reordered.total > 0 {

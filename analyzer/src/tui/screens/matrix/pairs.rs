@@ -116,12 +116,15 @@ pub(super) fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric
         fits
     });
     // A bar of the metric shown makes use of what is left.
-    let bar = u16::try_from(left.saturating_sub(2)).unwrap_or(0).min(MOST_BAR);
+    let bar = u16::try_from(left.saturating_sub(3)).unwrap_or(0).min(MOST_BAR);
     let bar = if bar >= LEAST_BAR { bar } else { 0 };
     let most = values(metric).fold(0.0, f64::max);
     let mut head = format!(" {TITLE:<route$} {:>4}", "QPs");
     for (unit, width) in &columns {
         let _ = write!(head, " {:>width$}", unit.title());
+    }
+    if let Some((unit, _)) = columns.iter().find(|(unit, _)| unit.metric == metric && bar > 0) {
+        let _ = write!(head, "  {}", unit.title());
     }
     line(buffer, area, 0, &Line::styled(head, theme::DIM));
     for (y, (name, (.., cell))) in (1..).zip(names.iter().zip(shown)) {

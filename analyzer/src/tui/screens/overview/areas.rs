@@ -232,7 +232,7 @@ impl Areas {
                 left -= more;
             }
         };
-        grow(&mut top, wanted.problems.max(timeline + 2).min(height / 3));
+        grow(&mut top, wanted.problems.max(timeline + 2).min(height * 2 / 5));
         grow(&mut peers, wanted.peers.min(height / 3));
         grow(&mut links, wanted.links);
         grow(&mut events, wanted.events);

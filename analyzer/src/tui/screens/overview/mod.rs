@@ -419,8 +419,8 @@ impl OverviewScreen {
         if row(areas.steps).is_some() {
             return Some(Effect::Row(Screen::Bursts, None));
         }
-        let (row, _) = row(areas.events)?;
-        events::place(view, row).map(|event| Effect::Row(Screen::Events, Some(event)))
+        let (row, room) = row(areas.events)?;
+        events::place(view, row, room).map(|event| Effect::Row(Screen::Events, Some(event)))
     }
 
     /// Without packets: what findings say of counters, the counters themselves, and why there is nothing else.

@@ -33,19 +33,6 @@ struct Figure {
 }
 
 impl Figure {
-    /// The title: a ratio has that in it which its packets share, as other ratios on the screen are of other packets.
-    const fn title(&self, by: PeerGrouping) -> &'static str {
-        match (self.ratio, by) {
-            (true, PeerGrouping::Hosts) => "PAIR CE %",
-            (true, PeerGrouping::QueuePairs) => "QP CE %",
-            _ => self.title,
-        }
-    }
-
-    fn width(&self, by: PeerGrouping) -> usize {
-        self.title(by).len().max(FIGURE)
-    }
-
     /// Kinds of findings about it.
     fn about(&self) -> About {
         ROWS.iter().find(|row| row.series == self.series).map_or(NOTHING, |row| row.about)
@@ -71,7 +58,7 @@ const FIGURES: [Figure; 6] = [
     count("CNP", SignalKind::Cnp, |c| Some(c.cnp as f64)),
 ];
 
-/// Columns of a figure, at least.
+/// Columns of a figure.
 const FIGURE: usize = 6;
 
 /// Columns of an address without IPv6, and with it.
@@ -249,7 +236,7 @@ impl ErrorColumns {
         let (mut first, mut others): (Vec<&Figure>, Vec<_>) = some.iter().copied().partition(first);
         first.extend(others.drain(..FIRST.saturating_sub(first.len()).min(others.len())));
         let fitting = |room: &mut ColumnsLeft, figures: Vec<&'static Figure>| -> Vec<&'static Figure> {
-            figures.into_iter().filter(|figure| room.take(figure.width(data.by) + 1)).collect()
+            figures.into_iter().filter(|_| room.take(FIGURE + 1)).collect()
         };
         let mut figures = fitting(room, first);
         // Whose trouble it is matters more than what else was counted.
@@ -297,7 +284,7 @@ impl Columns {
         let pods = is_owned(data) && data.sample.owners.all().iter().any(|owner| owner.pod.is_some());
         let pod = if pods && room.take(POD + 1) { POD } else { 0 };
         // Nothing with values has less room for zeros.
-        let quiet = quiet.into_iter().filter(|figure| room.take(figure.width(data.by) + 1)).collect();
+        let quiet = quiet.into_iter().filter(|_| room.take(FIGURE + 1)).collect();
         let owners = || data.sample.owners.all().iter();
         let longest = owners().filter_map(column::process).map(|name| letters(&name)).max().unwrap_or(0);
         let longest_pod = owners().filter_map(|owner| owner.pod.as_deref()).map(letters).max().unwrap_or(0);
@@ -346,7 +333,7 @@ impl Columns {
             let _ = write!(text, " {:>7}", format!("{}pkt/s", self.units.packets.prefix()));
         }
         for figure in &self.figures {
-            let _ = write!(text, " {:>w$}", figure.title(by), w = figure.width(by));
+            let _ = write!(text, " {:>FIGURE$}", figure.title);
         }
         for (name, _) in [("p50", self.p50), ("p99", self.p99)].into_iter().filter(|(_, shown)| *shown) {
             let _ = write!(text, " {:>LATENCY$}", format!("{name} {}", self.units.times.time_unit()));
@@ -364,7 +351,7 @@ impl Columns {
             let _ = write!(text, " {:<w$}", "POD", w = self.pod);
         }
         for figure in &self.quiet {
-            let _ = write!(text, " {:>w$}", figure.title(by), w = figure.width(by));
+            let _ = write!(text, " {:>FIGURE$}", figure.title);
         }
         Line::styled(text, theme::DIM)
     }
@@ -398,7 +385,7 @@ impl Columns {
         let cells = |spans: &mut Spans, figures: &[&Figure]| {
             for figure in figures {
                 let (text, style) = cell(figure, peer, &units.percent);
-                spans.push(format!(" {text:>w$}", w = figure.width(self.by)), style);
+                spans.push(format!(" {text:>FIGURE$}"), style);
             }
         };
         cells(&mut spans, &self.figures);

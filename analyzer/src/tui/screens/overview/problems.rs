@@ -123,7 +123,7 @@ pub(super) fn lines(view: &View, width: usize, room: usize, detail: bool, rest: 
 }
 
 /// Below this width sentences of a card are not wrapped.
-const NARROW: usize = 40;
+const NARROW: usize = 24;
 
 /// Some problems for the smallest terminals: whole, with what to do, where that has room, else a line each.
 pub(in crate::tui) fn card(view: &View, width: usize, count: usize, room: usize) -> Vec<Line<'static>> {

@@ -79,8 +79,8 @@ impl<'a> Picture<'a> {
         let axis = usize::from(height >= 3);
         let room = height.saturating_sub(axis);
         let known: Vec<&Row> = rows(self.data).collect();
-        let quiet = |row: &&Row| self.values(row.series).iter().flatten().all(|value| *value <= 0.0);
-        let calm = |row: &&Row| self.level(row.about, |finding| finding.active) == Level::Fine;
+        let quiet = |row: &&Row| self.is_quiet(row);
+        let calm = |row: &&Row| self.is_calm(row);
         let links = self.data.over_time.links.len();
         // All links where there is room, else those that findings are about, which take the place of signals that show
         // nothing.
@@ -100,28 +100,21 @@ impl<'a> Picture<'a> {
             // With room for one of two, which one that is would change with the time shown.
             if count < most { 0 } else { count }
         };
-        let mut shown = known.clone();
-        if room <= known.len() + own {
-            // Stable: what shows nothing anywhere is last; before it those that active problems are about come first,
-            // then those whose figure of the time range is not zero, and the order stays.
-            let zero = |row: &&Row| self.of_range(row).is_none_or(|value| value <= 0.0);
-            let mut order = known;
-            order.sort_by_cached_key(|row| {
-                let (zero, quiet) = (zero(row), quiet(row));
-                (zero && quiet, calm(row), zero, quiet)
-            });
-            order.truncate(room.saturating_sub(1 + own));
-            shown.retain(|row| order.iter().any(|one| std::ptr::eq(*one, *row)));
-        }
+        let shown = self.fitting(known, room.saturating_sub(1 + own));
         let left = room.saturating_sub(shown.len());
+        // What active problems are about is what the eye looks for: it has some lines before the throughput has many.
+        let is_wrong = |row: &&Row| !calm(row) && !quiet(row);
+        let wrong = shown.iter().filter(|row| is_wrong(row)).count();
+        let more = left.saturating_sub(own + LEAST_AREA).checked_div(wrong).unwrap_or(0).min(MORE_WRONG);
+        let left = left - more * wrong;
         let high = left.saturating_sub(own).clamp(1, USUAL_AREA);
         // Remaining lines make the links higher, then the signals, then the throughput.
         let spare = left.saturating_sub(own + high).checked_div(own).unwrap_or(0);
         let each = (1 + spare).min(MOST_LINK);
-        let left = left.saturating_sub(own * each);
-        let tall = self.tall(&shown, left.saturating_sub(high));
-        let rows: Vec<_> = shown.iter().flat_map(|row| self.row(row, tall)).collect();
-        let mut all = self.throughput((left + shown.len()).saturating_sub(rows.len()).max(1));
+        let tall = self.tall(&shown, left.saturating_sub(own * each + high));
+        let of = |row: &&Row| tall.max(if is_wrong(row) { 1 + more } else { 1 });
+        let rows: Vec<_> = shown.iter().flat_map(|row| self.row(row, of(row))).collect();
+        let mut all = self.throughput(room.saturating_sub(own * each + rows.len()).max(1));
         let (links, peak) = self.links(&self.shown_links(own), each);
         all.extend(links);
         all.extend(rows);
@@ -130,6 +123,32 @@ impl<'a> Picture<'a> {
             all.push(self.axis());
         }
         (all, self.scale_of(own, peak))
+    }
+
+    /// As many of the rows as have room, in their order. Stable: what shows nothing anywhere gives way first; then what
+    /// no active problem is about, and before it that whose figure of the time range is zero.
+    fn fitting<'r>(&self, known: Vec<&'r Row>, room: usize) -> Vec<&'r Row> {
+        if known.len() <= room {
+            return known;
+        }
+        let mut order = known.clone();
+        order.sort_by_cached_key(|row| {
+            let zero = self.of_range(row).is_none_or(|value| value <= 0.0);
+            let quiet = self.is_quiet(row);
+            (zero && quiet, self.is_calm(row), zero, quiet)
+        });
+        order.truncate(room);
+        known.into_iter().filter(|row| order.iter().any(|one| std::ptr::eq(*one, *row))).collect()
+    }
+
+    /// True if a signal shows nothing.
+    fn is_quiet(&self, row: &Row) -> bool {
+        self.values(row.series).iter().flatten().all(|value| *value <= 0.0)
+    }
+
+    /// True if no active problem is about a signal.
+    fn is_calm(&self, row: &Row) -> bool {
+        self.level(row.about, |finding| finding.active) == Level::Fine
     }
 
     fn values(&self, series: Series) -> Vec<Option<f64>> {
@@ -314,7 +333,7 @@ impl<'a> Picture<'a> {
     fn of_range(&self, row: &Row) -> Option<f64> {
         match row.now {
             Some(of) => self.data.model.dedup.delta.and_then(|delta| of(&delta.counts)),
-            None => self.highest(row.series),
+            None => self.of_points(row.series),
         }
     }
 
@@ -328,7 +347,7 @@ impl<'a> Picture<'a> {
         let now = match row.now {
             Some(of) => self.now(&values, |counts, _| of(counts)),
             None if self.chart.cursor_ns.is_some() => self.now(&values, |_, _| None),
-            None => self.highest(row.series),
+            None => self.of_points(row.series),
         };
         let text = match now {
             None if row.series == Series::CeRatio && self.chart.cursor_ns.is_none() => "off".to_owned(),
@@ -364,13 +383,17 @@ impl<'a> Picture<'a> {
         lines.map(line).collect()
     }
 
-    /// The highest value in the time range.
-    fn highest(&self, series: Series) -> Option<f64> {
+    /// The value of the points in the time range: all of a signal, the highest of a gauge.
+    fn of_points(&self, series: Series) -> Option<f64> {
         let Model { time_ns, basis, .. } = self.data.model;
         let (Basis::Last(seconds) | Basis::Whole(seconds)) = basis else { return None };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length of time")]
         let length_ns = (seconds * NS_PER_S as f64) as u64;
-        self.data.over_time.value(series, time_ns.saturating_sub(length_ns), time_ns)
+        let from_ns = time_ns.saturating_sub(length_ns);
+        match series {
+            Series::Signal(kind) => Some(self.data.over_time.total(kind, from_ns, time_ns.saturating_add(1))),
+            _ => self.data.over_time.value(series, from_ns, time_ns),
+        }
     }
 
     /// The scale of the `shown` links in words; empty where there is one alone, whose peak is its scale.
@@ -492,6 +515,9 @@ const NAMED_LINKS: usize = 2;
 const LEAST_SIGNALS: usize = 3;
 /// Lines of the throughput before links and signals become higher, and of a link and of a signal, at most.
 const USUAL_AREA: usize = 12;
+/// Lines of the throughput, at least, before signals of active problems become higher, and by how many they do.
+const LEAST_AREA: usize = 3;
+const MORE_WRONG: usize = 3;
 const MOST_LINK: usize = 4;
 const MOST_SIGNAL: usize = 8;
 

@@ -23,13 +23,15 @@ impl Picture<'_> {
             Basis::Unknown => String::new(),
             basis => time_range(basis),
         };
+        // It names the column above it, not the time beside it.
+        let what = if what.is_empty() { what } else { format!("{what} ↑") };
         let width = self.name + VALUE;
         spans.push(format!(" {:>width$} ", cut(&what, width, false)), theme::DIM);
         let part = |from: usize, to: usize| text.iter().skip(from).take(to - from).collect::<String>();
         spans.push(part(0, cursor.start), theme::DIM);
         spans.push(part(cursor.start, cursor.end), theme::SELECTED);
         spans.push(part(cursor.end, text.len()), theme::DIM);
-        spans.push(format!(" {:>width$}", "peak", width = PEAK - 1), theme::DIM);
+        spans.push(format!(" {:>width$}", "peak ↑", width = PEAK - 1), theme::DIM);
         spans.into_line()
     }
 }
