@@ -40,5 +40,5 @@ pub(super) fn steps(
         .step(format!("Check the drop, discard and FEC counters of each switch port between this tap and {all}{port}."), ByHand::Switch)
         .step(format!("Check that PFC is enabled for {} at every hop.", class_of(flow)), near.pfc())
         .step("Check trust mode and DSCP-to-priority mapping (NCCL_IB_TC sets the DSCP).", near.qos())
-        .step(format!("Check port discards and out-of-sequence counters on {far}."), there.nic_counters())
+        .step(format!("Check port discards on {far}."), there.nic_counters())
 }

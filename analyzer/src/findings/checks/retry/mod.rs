@@ -115,7 +115,7 @@ limits! {
         "The length of a training step or two: the job feels it, even with a single timeout";
     stall_ms: u64 = 500,
         "minimum silence in mid-message of a single queue pair, in milliseconds",
-        "Seven times the usual transport timer; one queue pair alone may pause for a busy host";
+        "Shorter than one transport timeout of NCCL (4.3 s by default, 1.07 s before 2.23); a queue pair alone may pause a little for a busy host";
     stall_paces: u64 = 10,
         "the same, over its longest other silence in mid-message",
         "A flow that congestion control paces is as slow all the time, not once";
@@ -265,18 +265,18 @@ fn last_again(flow: &Flow) -> Option<u64> {
     flow.losses().iter().flatten().filter_map(|loss| loss.last_again_ns).max()
 }
 
-/// Adds steps that distinguish loss downstream of the tap from reordering.
+/// Adds steps that distinguish loss and corruption downstream of the tap from reordering.
 fn decide(input: &Input<'_>, flow: Option<&Flow>, raise: Raise) -> Raise {
     let Some(flow) = flow else { return raise };
     let Flow { src, dst, .. } = flow;
     let raise = raise
         .step(
-            format!("Compare the drop counters of the switches between {src} and {dst} with the NAK episodes: without drops, packets were reordered."),
+            format!("Compare drop counters and FCS errors of the switches between {src} and {dst} with the NAK episodes: without any, packets were reordered."),
             ByHand::Switch,
         )
         .step(
-            format!("Check that the NIC of {dst} counts out_of_sequence without discards: then packets were reordered."),
-            Commands::at(input, flow, *dst).nic_counters(),
+            format!("Check the RDMA counters on {dst}: reordering raises out_of_sequence alone, corruption rx_icrc_encapsulated too (mlx5)."),
+            Commands::at(input, flow, *dst).rdma_counters(),
         );
     // A tap on the way into the receiver is at the receiver.
     if flow.direction == Some(Direction::Ingress) {
