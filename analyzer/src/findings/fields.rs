@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::{End, Evidence, Excess, Finding, Hop, Problem, StepDelay, entry, title};
+use super::{End, Evidence, Excess, Finding, Hop, Problem, StepDelay, entry, ids, title};
 use crate::analysis::link_name;
 use crate::sample::Address;
 use crate::util::layout::{plain, tap_name};
@@ -299,12 +299,23 @@ fn impact(finding: &Finding) -> Option<String> {
         share,
         again,
         impact.goodput_lost_bytes.map(|n| format!("{} of goodput lost", units::bytes(n))),
-        impact.time_lost_ns.map(|ns| format!("{} wait time, summed over QPs", units::duration(ns))),
+        impact.time_lost_ns.map(|ns| format!("{} {}", units::duration(ns), time_lost(finding.id))),
         job_delay(finding),
         refused(finding),
         moved(finding),
     ];
     listed(parts, NEXT)
+}
+
+/// What the lost time of a finding is: of one step, host, queue pair or port after another, or of queue pairs that wait
+/// at the same time.
+fn time_lost(id: &str) -> &'static str {
+    let one_at_a_time = ["step.", "job.", "nccl.", "peer.", "qp.died", ids::PFC_STORM];
+    if one_at_a_time.iter().any(|start| id.starts_with(start)) {
+        "lost"
+    } else {
+        "wait time, summed over QPs"
+    }
 }
 
 /// Load that balancing would move from the busiest link to its peers.
@@ -408,6 +419,20 @@ mod tests {
 
     fn finding() -> Finding {
         Finding::new("loss.before_tap", Severity::Critical, "Loss upstream of rail0".into())
+    }
+
+    #[test]
+    fn only_times_of_queue_pairs_that_wait_together_are_sums() {
+        let of = |id| {
+            let mut one = Finding::new(id, Severity::Warning, String::new());
+            one.impact.time_lost_ns = Some(SECOND);
+            impact(&one).unwrap()
+        };
+        assert_eq!(of("step.straggler"), "1.00 s lost");
+        assert_eq!(of("pfc.storm"), "1.00 s lost");
+        for id in ["loss.before_tap", "retry.timeouts", "pfc.victim"] {
+            assert_eq!(of(id), "1.00 s wait time, summed over QPs", "{id}");
+        }
     }
 
     #[test]
