@@ -38,10 +38,10 @@ use crate::util::style::Color;
 
 const START: &str = "\
 Start here:
-  sudo rocescope demo              generated traffic with problems to find: no NIC needed
+  sudo rocescope demo              generated traffic with problems to find
   sudo rocescope live              this host: all interfaces with an RDMA device
   rocescope replay trace.pcap      a capture
-  sudo rocescope doctor            what this host can show, and whether RoCE is configured correctly
+  sudo rocescope doctor            what this host can show, and its RoCE settings
 
 Exit status: 0 success (also when interrupted), 1 failure, 2 invalid usage; doctor also 3, a check is critical.";
 
@@ -79,7 +79,6 @@ pub struct Args {
     #[arg(hide_possible_values = true, hide_default_value = true, display_order = 900)]
     pub color: Color,
     /// Keep all privileges after set-up: where a kernel or a container refuses what the sandbox needs
-    /// (docs/security.md)
     #[arg(long, global = true, display_order = 901)]
     pub no_sandbox: bool,
 }
@@ -225,10 +224,10 @@ const REPLAY_EXAMPLES: &str = "\
 Examples:
   rocescope replay trace.pcap
   rocescope replay h0.pcap h1.pcap.gz --group h0.pcap,h1.pcap.gz
-  rocescope replay --tap leaf1=l1.pcap0,l1.pcap1 --tap leaf2=l2.pcap --output json
+  rocescope replay --tap leaf1=l1.pcap0,l1.pcap1 --tap leaf2=l2.pcap
   rocescope replay trace.pcap --output html --out report.html
-  rocescope replay /var/lib/rocescope --from 2026-01-01T03:00:00Z       a recording of rocescope record
-  rocescope replay trace.pcapng --from +10s --to +20s --filter 'host 10.0.0.1 and not opcode CNP'
+  rocescope replay trace.pcapng --from +10s --to +20s --filter 'not opcode CNP'
+  rocescope replay /var/lib/rocescope --from 2026-01-01T03:00:00Z   a recording
   tcpdump -U -s 128 -i mlx5_0 -w - | rocescope replay -";
 
 /// Options of `replay`.
@@ -350,8 +349,8 @@ impl ViewArgs {
 const DIFF_EXAMPLES: &str = "\
 Examples:
   rocescope diff before.pcap after.pcap
-  rocescope diff monday.json today.pcap.gz --output json     (monday.json: saved with --output json)
-  rocescope diff recordings/ recordings/ --host node1 --host node2     one host and another";
+  rocescope diff monday.json today.pcap.gz    monday.json: --output json
+  rocescope diff recordings/ recordings/ --host node1 --host node2";
 
 /// Arguments of `diff`.
 #[derive(Clone, Debug, ClapArgs)]

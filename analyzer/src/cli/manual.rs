@@ -1,11 +1,13 @@
 //! Manual pages and shell completions, generated from the definition of the command line.
 
-use std::fs;
+use std::io::{self, Write as _};
 use std::path::Path;
+use std::{fs, iter};
 
 use anyhow::{Context as _, Result};
 use clap::Command;
 use clap_complete::Shell;
+use clap_mangen::Man;
 
 use super::args::help;
 use super::output;
@@ -39,8 +41,75 @@ fn completed(shell: Shell) -> String {
 pub(super) fn pages(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     // Not with the options of short help selected: a page gives no text to an option that `-h` hides.
-    clap_mangen::generate_to(help::definition(), folder)
-        .with_context(|| format!("cannot write manual pages to {}", folder.display()))
+    let mut program = help::definition().disable_help_subcommand(true);
+    program.build();
+    let commands = program.get_subcommands().filter(|command| !command.is_hide_set());
+    for command in iter::once(&program).chain(commands) {
+        let source = concat!("rocescope ", env!("CARGO_PKG_VERSION"));
+        let man = Man::new(command.clone()).source(source);
+        let path = folder.join(man.get_filename());
+        page(&man, command)
+            .and_then(|text| fs::write(&path, text))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// A manual page. Examples and notes keep their lines, which those of `clap_mangen` do not.
+fn page(man: &Man, command: &Command) -> io::Result<Vec<u8>> {
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut page)?;
+    }
+    let after = command.get_after_long_help().or(command.get_after_help());
+    let after = after.map(ToString::to_string).unwrap_or_default();
+    let (mut status, mut last) = (STATUS, "");
+    for block in after.split("\n\n") {
+        let (head, body) = block.split_once('\n').unwrap_or((block, ""));
+        let (section, text) = match head {
+            "Examples:" | "Start here:" => ("EXAMPLES", body),
+            _ => ("NOTES", block),
+        };
+        if let Some(own) = head.strip_prefix("Exit status: ") {
+            status = own;
+            continue;
+        }
+        if !text.is_empty() {
+            write_lines(&mut page, if section == last { "" } else { section }, text)?;
+            last = section;
+        }
+    }
+    write_lines(&mut page, "EXIT STATUS", status)?;
+    let name = if command.has_subcommands() { "" } else { "rocescope(1), " };
+    write_lines(&mut page, "SEE ALSO", &format!("{name}{DOCUMENTATION}"))?;
+    Ok(page)
+}
+
+/// Exit status of commands that do not state theirs.
+const STATUS: &str = "0 success (also when interrupted), 1 failure, 2 invalid usage.";
+
+/// The pages of docs/, which packages do not contain.
+const DOCUMENTATION: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/tree/main/docs");
+
+/// Writes text whose lines are kept, below a title, or as a further part of the section before if that is empty.
+fn write_lines(page: &mut Vec<u8>, title: &str, text: &str) -> io::Result<()> {
+    if title.is_empty() {
+        writeln!(page, ".PP")?;
+    } else {
+        writeln!(page, ".SH \"{title}\"")?;
+    }
+    writeln!(page, ".nf")?;
+    for line in text.lines() {
+        // A period or an apostrophe at the start of a line begins a request.
+        let line = line.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq");
+        writeln!(page, "{}{line}", if line.starts_with('.') { "\\&" } else { "" })?;
+    }
+    writeln!(page, ".fi")
 }
 
 #[cfg(test)]
@@ -59,9 +128,19 @@ mod tests {
         let main = fs::read_to_string(folder.path().join("rocescope.1")).unwrap();
         assert!(main.contains("rocescope\\-live(1)"), "{main}");
         let live = fs::read_to_string(folder.path().join("rocescope-live.1")).unwrap();
-        for part in ["Examples:", "Filters (", "help\\-all"] {
+        for part in [
+            ".SH \"EXAMPLES\"\n.nf\n  sudo rocescope live  ",
+            "Filters (",
+            "help\\-all",
+            ".SH \"EXIT STATUS\"\n.nf\n0 success",
+            ".SH \"SEE ALSO\"\n.nf\nrocescope(1), https://",
+            "\\(aqloss.*|qp.died\\(aq",
+        ] {
             assert!(live.contains(part), "{part}: {live}");
         }
+        assert!(!live.contains("EXTRA"), "{live}");
+        let doctor = fs::read_to_string(folder.path().join("rocescope-doctor.1")).unwrap();
+        assert_eq!(doctor.matches("3 a check is critical").count(), 1, "{doctor}");
     }
 
     #[test]

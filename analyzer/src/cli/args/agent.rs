@@ -10,9 +10,9 @@ use crate::record::store::Keep;
 
 const AGENT_EXAMPLES: &str = "\
 Examples:
-  rocescope agent --config /etc/rocescope/agent.toml
-  rocescope agent -i eth2 --record /var/lib/rocescope --listen 127.0.0.1:14791 --listen unix:/run/rocescope/agent.sock
-  rocescope agent --record /var/lib/rocescope --keep 10m --on 'loss.*|pfc.storm|qp.died' --otlp
+  sudo rocescope agent --config /etc/rocescope/agent.toml
+  sudo rocescope agent -i eth2 --record /data/roce --listen 127.0.0.1:14791
+  sudo rocescope agent --keep 10m --on 'loss.*|pfc.storm|qp.died' --otlp
 
 The file's [agent] table has these options by their long names: interface = [\"eth2\"], otlp = \"\", keep = \"10m\".
 SIGHUP reads it again.";

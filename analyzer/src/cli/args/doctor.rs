@@ -12,12 +12,12 @@ const DOCTOR_EXAMPLES: &str = "\
 Exit status: 0 success, 1 failure, 2 invalid usage, 3 a check is critical.
 
 Examples:
-  rocescope doctor                                 changes nothing; root can read more
-  rocescope doctor --verbose                       also unknown settings, with reasons
-  rocescope doctor --lldp 35s                      receive the switch's LLDP frames (sent every 30 s)
-  rocescope doctor --lldp-capture eth2=lldp.pcap   or read them from a capture of that interface
-  rocescope doctor --netns 4711                    network namespace of process 4711 (its pod)
-  rocescope doctor --clean                         remove TC filters that a killed run left behind";
+  sudo rocescope doctor                       changes nothing
+  sudo rocescope doctor --verbose             also unknown settings, with reasons
+  sudo rocescope doctor --lldp 35s            wait for LLDP frames of the switch
+  rocescope doctor --lldp-capture eth2=lldp.pcap       or read them from a file
+  sudo rocescope doctor --netns 4711          in the pod of process 4711
+  sudo rocescope doctor --clean               remove TC filters of a killed run";
 
 /// Options of `doctor`.
 #[derive(Clone, Debug, ClapArgs)]

@@ -14,11 +14,11 @@ use crate::filter::fields;
 
 const EXPORT_EXAMPLES: &str = "\
 Examples:
-  rocescope export                                           http://127.0.0.1:14791/metrics
-  rocescope export -i eth2 --listen 10.0.0.5:14791           for other hosts to scrape
-  rocescope export --listen unix:/run/rocescope/metrics.sock
-  rocescope export --textfile /var/lib/prometheus/node-exporter/rocescope.prom
-  rocescope export --otlp http://localhost:4318              to an OpenTelemetry collector
+  sudo rocescope export                        http://127.0.0.1:14791/metrics
+  sudo rocescope export --listen 10.0.0.5:14791       for other hosts to scrape
+  sudo rocescope export --listen unix:/run/rocescope/metrics.sock
+  sudo rocescope export --textfile /var/lib/node-exporter/rocescope.prom
+  sudo rocescope export --otlp http://localhost:4318  to an OTLP collector
 
 Sockets of systemd (LISTEN_FDS) are used where they are passed. Without --web-config the
 answers are not encrypted, and ask for no password.";

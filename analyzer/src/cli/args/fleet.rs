@@ -9,9 +9,9 @@ use crate::source::replay::time::{TimeSpec, parse_time};
 
 const FLEET_EXAMPLES: &str = "\
 Examples:
-  rocescope fleet slow /mnt/recordings               one folder with the recordings of many hosts
+  rocescope fleet slow /mnt/recordings               recordings of many hosts
   rocescope fleet loss /mnt/*/rocescope --job 4711   or a folder for each host
-  rocescope fleet timeline http://ch1:8123/rocescope a ClickHouse server that has the tables
+  rocescope fleet timeline http://ch1:8123/rocescope a ClickHouse server
   rocescope fleet jobs DIR --from 2026-03-01T13:00:00Z --to 2026-03-01T14:00:00Z
   rocescope fleet balance DIR --print-sql            the SQL, for any engine
 

@@ -128,6 +128,16 @@ mod tests {
     }
 
     #[test]
+    fn examples_fit_a_line() {
+        each("--help", |name, command| {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in after.lines().filter(|line| line.starts_with(' ')) {
+                assert!(line.chars().count() <= SCREENS[0].0, "rocescope {name}: {line}");
+            }
+        });
+    }
+
+    #[test]
     fn the_short_forms_name_the_longer_ones() {
         for word in ["-h", "--help"] {
             each(word, |name, command| {
@@ -173,6 +183,7 @@ mod tests {
             for long in shown.filter_map(Arg::get_long) {
                 assert!(text.contains(&format!("--{long}")), "rocescope {name} --help-all lacks --{long}");
             }
+            assert!(!text.contains("docs/"), "{name}: a package has no docs/");
             let common = COMMON.iter().find(|(of, _)| *of == name).map_or(&[][..], |(_, common)| common);
             for id in common {
                 let found =

@@ -15,14 +15,14 @@ use crate::source::nccl::address::RasAddress;
 
 const LIVE_EXAMPLES: &str = "\
 Examples:
-  rocescope live                                   all interfaces with an RDMA device
-  rocescope live -i eth2 -i mlx5_1                 by interface name or RDMA device
-  rocescope live -i eth0 --netns 4711              in the pod of process 4711
-  rocescope live --nccl-ras                        with the ranks of the NCCL job
-  rocescope live -i eth2 --output json --duration 10s
-  rocescope live -i eth2 --output html --out report.html --duration 60s
-  rocescope live --keep 10m --on 'loss.*|qp.died'  with dumps of the minutes before a problem
-  rocescope live --attach                          what the agent of this host counts, without kernel programs of its own";
+  sudo rocescope live                         all interfaces with an RDMA device
+  sudo rocescope live -i eth2 -i mlx5_1       by interface name or RDMA device
+  sudo rocescope live -i eth0 --netns 4711    in the pod of process 4711
+  sudo rocescope live --nccl-ras              with the ranks of the NCCL job
+  sudo rocescope live -i eth2 --output json --duration 10s
+  sudo rocescope live -i eth2 --output html --out report.html --duration 60s
+  sudo rocescope live --keep 10m --on 'loss.*|qp.died'   dump before a problem
+  rocescope live --attach                     what this host's agent counts";
 
 /// Source options that conflict with `--attach`: the agent has its own.
 const OF_THE_SOURCE: [&str; 18] = [

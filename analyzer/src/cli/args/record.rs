@@ -16,11 +16,11 @@ use crate::util::time::nanos;
 
 const RECORD_EXAMPLES: &str = "\
 Examples:
-  rocescope record                                       all interfaces with an RDMA device, to /var/lib/rocescope
-  rocescope record -i eth2 --dir /data/roce --keep 30d,100GiB
-  rocescope record --rollup 10s --clickhouse http://ch.example:8123/?database=roce
-  rocescope record --read trace.pcap --dir tables        a capture as tables
-  rocescope replay /var/lib/rocescope                    play a recording back";
+  sudo rocescope record                             to /var/lib/rocescope
+  sudo rocescope record -i eth2 --dir /data/roce --keep 30d,100GiB
+  sudo rocescope record --clickhouse http://ch.example:8123/?database=roce
+  rocescope record --read trace.pcap --dir tables   a capture as tables
+  rocescope replay /var/lib/rocescope               play a recording back";
 
 /// Options of the tables of a recording, shared by `record` and `agent`.
 #[derive(Clone, Debug, ClapArgs)]
