@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::facts::{DeviceFacts, GpuDirect, HostFacts, InterfaceFacts, KernelState, PortFacts};
-use crate::host::error::AS_ROOT;
+use crate::host::error::{AS_ROOT, NOT_ROOT};
 use crate::host::kernel::{Capability, KernelFacts, PERF_EVENT_PARANOID};
 use crate::host::net::dcb::Dcb;
 use crate::host::net::interface::InterfaceKind;
@@ -65,15 +65,12 @@ pub fn collect(root: &HostRoot, kernel: &dyn Queries) -> HostFacts {
     if facts.kernel.root == Some(true) {
         for remedy in facts.unread.iter_mut().filter_map(|reason| reason.remedy.as_mut()) {
             if remedy == AS_ROOT {
-                GUARDED_FROM_ROOT.clone_into(remedy);
+                NOT_ROOT.clone_into(remedy);
             }
         }
     }
     facts
 }
-
-/// Remedy for a permission error that root gets too.
-const GUARDED_FROM_ROOT: &str = "not permitted to root in this container or under kernel lockdown (/sys/kernel/security/lockdown): run it on the host itself";
 
 /// Records the reason for having no devices: no driver is loaded, or the directory cannot be read.
 fn no_devices(root: &HostRoot, unread: &mut UnreadReasons) {

@@ -8,6 +8,7 @@ use super::check::{Check, Status};
 use super::facts::{DeviceFacts, HostFacts, InterfaceFacts, PortFacts, Protocol};
 use super::grouping::{Group, Names};
 use super::visibility::{self, Visibility};
+use crate::host::error::{AS_ROOT, NOT_ROOT};
 use crate::host::net::dcb::Priorities;
 use crate::host::process;
 use crate::host::rdma::port::GidType;
@@ -277,7 +278,8 @@ fn unread(host: &HostFacts, output: &mut TextOutput) {
             process::by_name(unreadable),
         );
         output.paragraph(&line, "");
-        output.paragraph("Remedy: run as root (sudo); lockdown and containers may restrict root too", "    ");
+        let remedy = if host.kernel.root == Some(true) { NOT_ROOT } else { AS_ROOT };
+        output.paragraph(&format!("Remedy: {remedy}"), "    ");
     }
 }
 

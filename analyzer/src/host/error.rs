@@ -118,9 +118,15 @@ pub(crate) fn words(cause: &io::Error) -> String {
 /// The remedy for missing privileges.
 pub const AS_ROOT: &str = "run as root (sudo)";
 
+/// The same for root.
+pub const NOT_ROOT: &str = "not permitted to root in this container or under kernel lockdown \
+                            (/sys/kernel/security/lockdown): run it on the host itself";
+
 fn remedy(cause: &io::Error) -> Option<&'static str> {
     match cause.raw_os_error()? {
-        libc::EPERM | libc::EACCES => Some(AS_ROOT),
+        libc::EPERM | libc::EACCES => {
+            Some(if rustix::process::geteuid().is_root() { NOT_ROOT } else { AS_ROOT })
+        }
         errno @ (libc::EMFILE | libc::ENFILE) => limit::remedy(errno),
         _ => None,
     }
@@ -135,7 +141,8 @@ mod tests {
         let text = HostError::system("create a network namespace", io::Error::from_raw_os_error(libc::EPERM))
             .to_string();
         assert!(text.starts_with("cannot create a network namespace: "), "{text}");
-        assert!(text.contains("sudo"), "{text}");
+        let is_root = rustix::process::geteuid().is_root();
+        assert_eq!((text.contains("sudo"), text.contains("container")), (!is_root, is_root), "{text}");
         assert!(!text.contains("os error"), "{text}");
     }
 

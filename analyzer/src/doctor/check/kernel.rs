@@ -50,7 +50,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
     Entry {
         id: "kernel.sandbox",
-        about: "Sandbox in which `live`, `export`, `replay` and `diff` run after set-up, tried here: no new privileges, capabilities, user, Landlock, seccomp. Info when this kernel or container lacks a part.",
+        about: "Sandbox in which every command that reads data of others runs after set-up, tried here: no new privileges, capabilities, user, Landlock, seccomp. Info when this kernel or container lacks a part.",
     },
     Entry {
         id: "filters.stale",

@@ -220,6 +220,8 @@ fn processes_that_cannot_be_read_are_named() {
     let text = text::text(&hidden, true, 120);
     assert!(text.contains("environment of 1 process") && text.contains("train.py (812)"), "{text}");
     assert!(!text.contains("kworker"), "{text}");
+    let of_root = text::text(&page(MLX5, &format!("{ROOT}\n{secret}")), true, 120);
+    assert!(of_root.contains("not permitted to root") && !of_root.contains("run as root"), "{of_root}");
     let json: serde_json::Value = serde_json::from_str(&hidden.json().unwrap()).unwrap();
     assert_eq!(json["host"]["processes_unreadable"], serde_json::json!([{"pid": 812, "comm": "train.py"}]));
     // Without RoCE there is nothing that NCCL could have been configured for.

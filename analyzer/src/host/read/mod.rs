@@ -373,6 +373,9 @@ mod tests {
         assert_eq!(unread.keep::<()>(Err(HostError::system("read /x", refused))), None);
         let [reason] = &unread.into_reasons()[..] else { panic!("one reason") };
         assert_eq!(reason.why, "not permitted for this process");
-        assert_eq!(reason.remedy.as_deref(), Some("run as root (sudo)"));
+        assert_eq!(
+            reason.remedy.as_deref(),
+            HostError::system("x", io::Error::from_raw_os_error(libc::EACCES)).remedy()
+        );
     }
 }
