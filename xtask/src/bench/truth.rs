@@ -15,9 +15,9 @@ use crate::run::{cargo, run, step, target_dir};
 /// Options of the score.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Wanted {
-    /// Seeds of each scenario
-    #[arg(long, default_value_t = 1)]
-    seeds: u64,
+    /// Seeds of each scenario: their number, or a range such as 8-14
+    #[arg(long, default_value = "1")]
+    seeds: String,
     /// Vary rates, delays, addresses, numbers and settings by the seed, if the truth does not depend on them
     #[arg(long)]
     vary: bool,
@@ -49,7 +49,7 @@ pub(crate) fn truth(wanted: &Wanted) -> Result<()> {
     })?;
     println!("rocescope:  {}", machine::first_line(Command::new(&rocescope).arg("--version")));
     let mut command = Command::new(target_dir().join("debug/rocescope-truth"));
-    command.env("ROCESCOPE_BIN", &rocescope).args(["--seeds", &wanted.seeds.to_string()]);
+    command.env("ROCESCOPE_BIN", &rocescope).args(["--seeds", &wanted.seeds]);
     if let Some(only) = &wanted.only {
         command.args(["--only", only]);
     }
@@ -63,4 +63,17 @@ pub(crate) fn truth(wanted: &Wanted) -> Result<()> {
         command.arg("--require");
     }
     run(&mut command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_may_be_a_range() {
+        let given = Wanted::augment_args(clap::Command::new("truth"))
+            .try_get_matches_from(["truth", "--seeds", "8-14"])
+            .unwrap();
+        assert_eq!(given.get_one::<String>("seeds").map(String::as_str), Some("8-14"));
+    }
 }
