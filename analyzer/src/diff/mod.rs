@@ -157,9 +157,9 @@ const HEAD: &str = "\
      ROCESCOPE_BLESS=1 cargo test -p rocescope diff -->
 
 `rocescope diff A B` compares two captures, recordings, or reports saved as JSON. Its JSON has the schema `rocescope.diff/1`. Names are those of the
-report (docs/metrics.md). Packets seen at several taps count once, and so do packets that
+report ([metrics.md](metrics.md)). Packets seen at several taps count once, and so do packets that
 a capture shows twice. A value that is unknown in either report is null and has no verdict.
-Percentiles of a recording are made from those of its intervals (docs/recording.md). In a comparison
+Percentiles of a recording are made from those of its intervals ([recording.md](recording.md)). In a comparison
 with a recording they have a verdict only where it holds for all values in the ranges that the true ones lie in
 (`flows[].latency_range_ns`). Retransmissions have none against a capture or a live report: a recording does not count repeated READ
 requests. `not_compared` has the metrics without a verdict, and why.

@@ -264,7 +264,7 @@ tables! {
         link: Shared, "", "steps.link", "Link on which the steps are seen.";
         direction: Option<Direction>, "", "steps.direction", "Direction of the link. Null: from a capture.";
         start: Time, "Unix ns", "steps.latest[].start_ns", "Start of the step.";
-        length_ns: u64, "ns", "steps.latest[].length_ns", "Time to the start of the next step. 0: none follows; with `active_ns` null, a step that an earlier row has is none.";
+        length_ns: u64, "ns", "", "Time to the start of the next step. 0: none follows; with `active_ns` null, a step that an earlier row has is none.";
         busy_ns: u64, "ns", "steps.latest[].busy_ns", "Time with traffic.";
         silence_ns: u64, "ns", "steps.latest[].silence_ns", "Longest silence.";
         straggler: Option<Address>, "", "steps.straggler.waits_for", "Host that most steps wait for. Null: none.";

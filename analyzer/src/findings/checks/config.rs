@@ -24,7 +24,7 @@ macro_rules! entry {
             computed: concat!(
                 "Live, on interfaces with RDMA devices: the checks ",
                 $checks,
-                " of `rocescope doctor` (docs/doctor.md) that result in a warning or worse for the monitored interfaces. Evaluated once, and again \
+                " of `rocescope doctor` that result in a warning or worse for the monitored interfaces. Evaluated once, and again \
                  when LLDP information of the switch changes."
             ),
             advice: "Change the setting as the evidence states; `rocescope doctor` lists all settings.",

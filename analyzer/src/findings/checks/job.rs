@@ -46,7 +46,7 @@ limits! {
         "Checkpoints and evaluation take a few steps, and stop between steps";
     stalled_ns: u64 = 1_000_000_000,
         "minimum silence in nanoseconds",
-        "A retransmission after a transport timeout may take half a second (local ACK timeout 4.096 µs · 2^17); shorter silences are not worth an alarm";
+        "A busy host or a short pause of the job ends by itself sooner. One transport timeout may be longer (NCCL's default: 4.3 s): the job stalls for that time, too";
     stalled_part: f64 = 0.03,
         "minimum share of a step after the last whole one to be unfinished; up to twice this share may be missing from a whole one",
         "Step volumes differ by some per cent, and small messages continue between steps";

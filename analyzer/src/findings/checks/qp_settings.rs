@@ -57,7 +57,7 @@ const SETTINGS: Entry = Entry {
              timeouts would outlast it. Or their path MTU is below the one that the port offers: they send more packets, headers and interrupts for the same data.",
     computed: "Live, from the settings of connected RC queue pairs on the kernel's control path: (retry_cnt + 1) × 4.096 µs × 2^timeout, the least time that the InfiniBand specification allows (devices wait up to \
                four times as long), is below `qp_settings.flap_ms`, except for a retry_cnt of 7 on Soft-RoCE (no limit) and on irdma (its NIC does not get the timeout); or the path MTU is below the largest that fits into the interface's MTU, as the kernel computes it. Info, for each device and setting.",
-    advice: "Raise the timeout: NCCL_IB_TIMEOUT=20 (4.3 s) with NCCL_IB_RETRY_CNT=7, UCX_RC_TIMEOUT. The price is a slower recovery from the loss of a message's last packet, which only the timeout repairs. A path MTU is the smaller of what both ends offer: raise the MTU of the other host's interface, \
+    advice: "Raise the timeout: with NCCL to its present defaults, NCCL_IB_TIMEOUT=20 (4.3 s; 18 before 2.23, 14 before 2.14) and NCCL_IB_RETRY_CNT=7; else UCX_RC_TIMEOUT. The price is a slower recovery from the loss of a message's last packet, which only the timeout repairs. A path MTU is the smaller of what both ends offer: raise the MTU of the other host's interface, \
              or the application's setting (perftest -m, UCX_RC_PATH_MTU).",
     caveat: "Applications that reconnect by themselves want short timeouts. A path to another site may allow no larger MTU.",
     ..Entry::of(Problem::Settings)

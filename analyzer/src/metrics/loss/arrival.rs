@@ -18,7 +18,7 @@ definitions! {
         "A retransmission needs a round trip or a timer (the shortest RNR timer is 10 us)";
     pub(super) STALL_NS: u64 = 100_000_000,
         "Minimum silence in the middle of a message that is none of the sender's own, in nanoseconds",
-        "It has the message, and sends it at the rate of its link or of its congestion control: at the lowest rate in use (10 Mb/s) a packet of 4,096 bytes every 3.3 ms";
+        "It has the message, and sends it at the rate of its link or of its congestion control: at the lowest rate of DCQCN (1 Mbit/s) a packet of 4,096 bytes every 33 ms";
 }
 
 /// An IPv4 identification is later than another when it is ahead by less than this.

@@ -25,7 +25,7 @@ const PEERS: [(&str, &str); 5] = [
     ("QPs", "queue pairs between the two hosts"),
     ("CE %", "CE-marked share of what the source sends to the destination"),
     ("NAK rx, RNR rx", "NAKs and RNR NAKs that the source received for what it sent"),
-    ("CNP", "CNPs that ask the source to reduce its rate"),
+    ("CNP", "CNPs to the source: rate reductions requested"),
     (
         "WORST QP",
         "queue pair that the worst finding lists first, else the one with most errors or traffic: at the source → at the destination",
@@ -49,11 +49,7 @@ const WORDS: [(Screens, &str, &str); 13] = [
         "packets lost upstream of a tap, and packets with a PSN that was sent before",
     ),
     (CHARTS, "NAK, RNR NAK", "refused or missing packets; receiver without a posted buffer"),
-    (
-        CHARTS,
-        "ECN CE, CNP",
-        "share of packets that a queue marked, and the notifications that slow senders down",
-    ),
+    (CHARTS, "ECN CE, CNP", "share of packets that a queue CE-marked; CNPs, which request a rate reduction"),
     (CHARTS, "p99 latency", "99 of 100 requests are answered within it"),
     (
         CHARTS,

@@ -325,11 +325,11 @@ fn uplinks(input: &Input<'_>, ecmp: Option<&Ecmp>, computed: Option<Computed<'_>
             .find(|name| p50(name).is_some_and(|p| p < limit));
         let Some(better) = better else { continue };
         let diagnosis =
-            format!("ECMP collisions: busiest of {} uplinks carries {now:.2} × the mean", ecmp.uplinks);
+            format!("Simulated ECMP: busiest of {} uplinks carries {now:.2} × the mean", ecmp.uplinks);
         let tuples = format!(", {} 5-tuples", set.five_tuples);
         let remedy = match (hashing_case(better), p50(better)) {
             (Some(words), Some(p50)) => {
-                format!("With {words}, the busiest uplink carries {p50:.2} × the mean.")
+                format!("With {words}, the busiest uplink would carry {p50:.2} × the mean.")
             }
             _ => MORE_PORTS.to_owned(),
         };

@@ -477,7 +477,7 @@ fn computed_source_ports_over_the_uplinks_that_the_user_named() {
     let options = Options { ecmp: Some(4), ..Options::default() };
     let qps = [50_000, 50_001, 50_002].map(|port| (Some(port), Some(1_000)));
     let [low] = &hidden(&qps, &options, "entropy.low")[..] else { panic!("one finding") };
-    assert!(low.title.contains("busiest of 4 uplinks"), "{}", low.title);
+    assert!(low.title.starts_with("Simulated ECMP: busiest of 4 uplinks"), "{}", low.title);
     assert!(low.caveats[0].contains("No packet of these queue pairs is seen"), "{:?}", low.caveats);
     let many: Vec<_> = (0..256).map(|at| (Some(50_000 + at), Some(1_000))).collect();
     assert_eq!(hidden(&many, &Options { ecmp: Some(2), ..Options::default() }, "entropy.low"), []);

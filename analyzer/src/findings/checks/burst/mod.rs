@@ -36,7 +36,7 @@ pub(super) const INCAST: Entry = Entry {
     meaning: "Data of several hosts converges on the switch port towards one host. Data beyond the speed of that port queues in the switch; when the queue fills, \
                 packets are CE-marked, paused<eth> by PFC</eth> or dropped, and the rate of all these flows drops. All-to-all and parameter servers cause incast by nature; it is \
                 a problem when CE marks or loss accompany it.",
-    computed: "Counted are the hosts that send data to one receiver within a bin: up to {BIN_BYTES} of its data (what a switch buffers for one port), which a silence of {SILENCE_NS} ends; live, 1 ms at \
+    computed: "Counted are the hosts that send data to one receiver within a bin, here not of a fixed length: up to {BIN_BYTES} of its data (what a switch buffers for one port), which a silence of {SILENCE_NS} ends; live, 1 ms at \
                least. Packets need not alternate: a FIFO passes the data of one sender after the other.\n\
                \n\
                In a replay, a sender that only takes its turn is counted in the next bin: its data begins while no message or READ response to the receiver is in progress, its READ request \

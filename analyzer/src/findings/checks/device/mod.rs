@@ -45,8 +45,8 @@ const CONGESTION: Entry = Entry {
     meaning: "Data arrives CE-marked, and CNPs request rate reductions from the senders.",
     computed: "From the increase of the device's counters in the latest episode ({EPISODE_GAP_NS} without growth end one). A warning when ce_marked_packets are at least ecn.congestion_ratio of the received RoCE packets; \
                  info when at least device.events CNPs were sent or handled but the ratio is lower, or packets are not counted.",
-    advice: "Locate the source: incast, ECMP collisions, or a slow receiver. The findings of the ecn and balance families, from packets of a mirror port or a \
-               capture, name it.",
+    advice: "Locate the source: incast, ECMP collisions, or a slow receiver. Packets of a mirror port or a capture name it: ecn.congestion, burst.incast, \
+               links.imbalance, rnr.slow_receiver.",
     caveat: "Some NIC firmware counts CE-marked packets of all protocols. CNPs are paced: their number does not follow from the number of CE marks.",
     ..Entry::of(Problem::Device)
 };

@@ -94,7 +94,7 @@ pub(super) const DIED: Entry = Entry {
                run where times of growth are not known (retries_exceeded, rnr_retries_exceeded, access_naks_received, access_naks_sent), which is likely and not certain.\n\
                \n\
                Deaths of a device with the same reason and peer are one finding. It names the first queue pair of its latest episode; `lqpns` lists up to 16 of that episode. \
-               A number that is in use again, or a queue pair that is connected again, dies another time. The finding is active while one of them is in the error state and not destroyed.",
+               A number that is in use again, or a queue pair that is connected again, dies a second time. The finding is active while one of them is in the error state and not destroyed.",
     advice: "Read the log of the process on both ends (work completion with error: retry exceeded, remote access error, flush), `dmesg` and `rdma resource show qp` (state ERR), and what \
              happened on the path at that time: link flaps, routes, a firewall. NCCL reports it as `Got completion with error 12` (retry exceeded) or 5 (flushed).",
     caveat: "A capture that loses one path of a sprayed flow, or a filter, looks the same. A flow that resumes after the end of the data was only stalled.",
@@ -127,7 +127,7 @@ limits! {
         "Back-off doubles a timeout at most; a sender that still retries is back by then";
     silent_ms: u64 = 70,
         "minimum silence in the middle of a message, in milliseconds",
-        "A NIC sends a message without pauses; the lowest rate of DCQCN (1 Mbit/s) leaves a packet of 4 KB every 33 ms, the usual transport timer expires after 67 ms, and a PFC pause would stop the siblings too";
+        "A NIC sends a message without pauses: at the lowest rate of DCQCN (1 Mbit/s) a packet of 4 KB every 33 ms; a PFC pause would stop the siblings too. The shortest transport timer that libraries set expires after 67 ms";
     siblings_packets: u64 = 100,
         "minimum packets of requests or READ responses that other flows of the sender carry meanwhile",
         "Shows that host and path work, and that the capture goes on";

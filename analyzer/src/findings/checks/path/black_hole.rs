@@ -303,7 +303,7 @@ fn raise(input: &Input<'_>, hole: &BlackHole<'_>, found: &mut Vec<Finding>) {
         .episodes(vec![Episode { first_ns, last_ns, peak: None }])
         .step(format!("Compare the MTU of each port {between} with the path MTU plus headers."), here.mtu())
         .step(
-            format!("Send packets of both sizes from {src}: ping -M do -s 4100 {dst}, then with 1000."),
+            format!("Send packets of both sizes from {src}: ping -M do -s 4128 {dst}, then with 1000."),
             here.ping(dst),
         )
         .step("Until it is repaired, connect with a smaller path MTU.", ByHand::Job)

@@ -28,7 +28,7 @@ pub(super) const STORM: Entry = Entry {
     needs: &[RequiredData::PauseTimes],
     measure: Some(Measure::ratio("worst_share")),
     title: "PFC pause storm",
-    meaning: "While a priority is paused, none of its packets move on the link. Long or endless pauses spread backwards from switch to switch (congestion spreading) \
+    meaning: "While a priority is paused, none of its packets leave the paused port; the other direction of the link goes on. Long or endless pauses spread backwards from switch to switch (congestion spreading) \
                 and stop flows that do not cross the congested port. A NIC or switch that pauses endlessly is faulty or hangs.",
     computed: "For each priority and direction, the paused share of a window: between two readings of a device's counters (live), or in 100 ms of a capture with PFC frames. A warning \
                from pfc.storm_share; critical when one pause, including its renewals, lasts at least pfc.endless_ms.\n\
