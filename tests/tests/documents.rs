@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rocescope_tests::oracle::binary;
+use rocescope_tests::sim::bench::{self, Options};
+use rocescope_tests::sim::scenarios;
 
 /// A command of a page, and the lines of its output that the page shows.
 struct DocumentedCommand {
@@ -47,6 +49,17 @@ fn words(command: &str) -> Vec<String> {
     words.collect()
 }
 
+/// The folder in which pages keep captures of the simulator, and the command that makes them.
+const SIMULATED: (&str, &str) = ("target/truth", "cargo xtask bench truth ");
+
+/// Makes the captures of this scenario below a folder.
+fn simulate(only: &str, keep: &Path) {
+    let rocescope = binary::path().unwrap();
+    let (only, keep) = (Some(only.to_owned()), Some(keep.to_owned()));
+    let options = Options { rocescope, seeds: 1..=1, vary: false, only, keep, jobs: 1 };
+    bench::run(&scenarios::all(), &options).unwrap();
+}
+
 #[test]
 fn pages_show_what_the_program_prints() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
@@ -54,15 +67,21 @@ fn pages_show_what_the_program_prints() {
     let is_page = |path: &PathBuf| path.extension().is_some_and(|end| end == "md");
     let pages = folder.filter(is_page).chain([root.join("README.md")]);
     let (mut tried, mut wrong) = (0, Vec::new());
+    let simulated = tempfile::tempdir().unwrap();
     for page in pages {
         for DocumentedCommand { command, lines } in shown(&std::fs::read_to_string(&page).unwrap()) {
+            if let Some(options) = command.strip_prefix(SIMULATED.1) {
+                let (_, after) = options.split_once("--only ").unwrap();
+                simulate(after.split_whitespace().next().unwrap(), simulated.path());
+            }
             // Others need rights, traffic, or a capture that the repository does not have.
-            let of_tests = command.starts_with("rocescope ") && command.contains("tests/data/");
+            let is_there = ["tests/data/", SIMULATED.0].iter().any(|folder| command.contains(folder));
+            let of_tests = command.starts_with("rocescope ") && is_there;
             if !of_tests || lines.is_empty() || command.contains(['|', '>']) {
                 continue;
             }
             let output = Command::new(binary::path().unwrap())
-                .args(&words(&command)[1..])
+                .args(&words(&command.replace(SIMULATED.0, &simulated.path().to_string_lossy()))[1..])
                 .current_dir(root)
                 .output()
                 .unwrap();
