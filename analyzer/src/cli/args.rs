@@ -41,7 +41,7 @@ Start here:
   sudo rocescope demo              generated traffic with problems to find
   sudo rocescope live              this host: all interfaces with an RDMA device
   rocescope replay trace.pcap      a capture
-  sudo rocescope doctor            what this host can show, and its RoCE settings
+  sudo rocescope doctor            visibility and RoCE settings of this host
 
 Exit status: 0 success (also when interrupted), 1 failure, 2 invalid usage; doctor also 3, a check is critical.";
 
@@ -189,7 +189,7 @@ Examples:
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
-  rocescope completions bash > ~/.local/share/bash-completion/completions/rocescope
+  rocescope completions bash > /etc/bash_completion.d/rocescope
   rocescope completions zsh > ~/.zfunc/_rocescope
   rocescope completions fish > ~/.config/fish/completions/rocescope.fish";
 
@@ -213,7 +213,7 @@ const DEMO_EPISODES: &str = "\
 Episodes, in this order, each of eight training steps:
   healthy          no problem
   congestion       CE marks on rail0, CNPs to the senders, rate reduction
-  loss             PSN gaps, sequence-error NAKs, go-back-N retransmissions, in both directions
+  loss             PSN gaps, sequence-error NAKs, go-back-N, in both directions
   slow receiver    RNR NAKs
   bad hashing      a second job with few source ports overloads rail0
 
@@ -384,7 +384,7 @@ pub enum PageOutput {
 
 const BENCH_EXAMPLES: &str = "\
 Examples:
-  sudo rocescope bench                             nanoseconds per packet of each kernel program
+  sudo rocescope bench                 ns per packet of each kernel program
   sudo rocescope bench --output json > bench.json";
 
 /// Options of `bench`.
@@ -398,10 +398,10 @@ pub struct BenchArgs {
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
-  rocescope explain                                all findings
-  rocescope explain loss.before_tap                one of them
-  rocescope explain loss                           those of a family
-  rocescope explain definitions                    numbers that no setting changes";
+  rocescope explain                              all findings
+  rocescope explain loss.before_tap              one of them
+  rocescope explain loss                         those of a family
+  rocescope explain definitions                  numbers that no setting changes";
 
 /// Options of `explain`.
 #[derive(Clone, Debug, ClapArgs)]

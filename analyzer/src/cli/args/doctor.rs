@@ -13,7 +13,7 @@ Exit status: 0 success, 1 failure, 2 invalid usage, 3 a check is critical.
 
 Examples:
   sudo rocescope doctor                       changes nothing
-  sudo rocescope doctor --verbose             also unknown settings, with reasons
+  sudo rocescope doctor --verbose             unknown settings too, with reasons
   sudo rocescope doctor --lldp 35s            wait for LLDP frames of the switch
   rocescope doctor --lldp-capture eth2=lldp.pcap       or read them from a file
   sudo rocescope doctor --netns 4711          in the pod of process 4711
