@@ -114,11 +114,19 @@ turns as (
 qp_parts as (
   select floor((date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 2000000 - (select begin_ms from bounds)) / (select width_ms from bounds)) as slot, host, device, lqpn,
          sum(case when date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 2000000 >= (select known_from_ms from turns)
-                   and date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 2000000 < (select known_to_ms from turns) then sent_packets end) as part_packets, sum(retrying_readings) as part_retrying,
+                   and date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 2000000 < (select known_to_ms from turns) then sent_packets end) as part_packets,
+         sum(case when date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 2000000 >= (select known_from_ms from turns)
+                   and date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 2000000 < (select known_to_ms from turns)
+                   and sent_packets is null then 1 else 0 end) as part_gaps, sum(retrying_readings) as part_retrying,
          max(stuck_ns) as part_stuck_ns
   from qp_seconds
   where {rows}
   group by slot, host, device, lqpn
+),
+-- Where the PSNs of a queue pair may have wrapped, its packets are not known, and neither is the sum. One that never has a count is in no sum.
+qp_slots as (
+  select *, case when max(part_packets) over (partition by host, device, lqpn) is not null then part_gaps end as part_unknown
+  from qp_parts
 ),
 -- Of several sources of one counter, that which counted most.
 nic_parts as (
@@ -164,14 +172,15 @@ worst_ids as (
 facts as (
   select slot, host, what,
          1e0 * sum(case what when 'packets' then part_packets
+                       when 'packets not known' then part_unknown
                        when 'retrying readings' then part_retrying
                        when 'QPs' then case when part_retrying is not null then 1 end
                        when 'retrying' then case when part_retrying > 0 then 1 else 0 end
                        when 'stuck' then case when part_stuck_ns is not null then case when part_stuck_ns >= {STUCK_NS} then 1 else 0 end end
                        else case when part_stuck_ns is not null then 1 end end) as amount
-  from qp_parts
+  from qp_slots
   cross join (
-    select 'packets' as what union all select 'retrying readings' union all select 'QPs' union all select 'retrying'
+    select 'packets' as what union all select 'packets not known' union all select 'retrying readings' union all select 'QPs' union all select 'retrying'
     union all select 'stuck' union all select 'QPs in flight'
   ) whats
   group by slot, host, what
@@ -184,6 +193,7 @@ facts as (
 ),
 other_places as (
   select slot, case when grouping(host) = 1 then '' else max(host) end as place, sum(case when what = 'packets' then amount end) as qp_packets,
+         sum(case when what = 'packets not known' then amount end) as qp_unknown,
          sum(case when what = 'retrying readings' then amount end) as qp_retrying_readings,
          sum(case when what = 'QPs' then amount end) as qp_known, sum(case when what = 'retrying' then amount end) as qp_retrying,
          sum(case when what = 'QPs in flight' then amount end) as qp_sending, sum(case when what = 'stuck' then amount end) as qp_stuck,
@@ -201,16 +211,17 @@ combined as (
          max(all_rtts) as of_rtts, max(qp_packets) as of_qp_packets, max(qp_retrying_readings) as of_qp_readings, max(qp_known) as of_qps,
          max(qp_retrying) as of_qps_retrying, max(qp_sending) as of_qps_sending, max(qp_stuck) as of_qps_stuck, max(nic_bytes) as of_nics_bytes,
          max(nic_timeouts) as of_nics_timeouts, max(nic_paused_ns) as of_nics_paused_ns, max(qp_died) as of_qps_died, max(qp_refused) as of_qps_refused,
-         max(began_critical) as of_critical, max(began_warning) as of_warning, max(qp_lives_seen) as of_lives
+         max(began_critical) as of_critical, max(began_warning) as of_warning, max(qp_lives_seen) as of_lives,
+         max(qp_unknown) as of_qp_unknown
   from (
     select slot, place, is_after, all_bytes, all_packets, all_capable, all_ce, all_lost, all_retransmitted, all_timeouts, all_rtt, all_rtts, null as qp_packets,
            null as qp_retrying_readings, null as qp_known, null as qp_retrying, null as qp_sending, null as qp_stuck, null as nic_bytes, null as nic_timeouts,
-           null as nic_paused_ns, null as qp_died, null as qp_refused, null as began_critical, null as began_warning, null as qp_lives_seen
+           null as nic_paused_ns, null as qp_died, null as qp_refused, null as began_critical, null as began_warning, null as qp_lives_seen, null as qp_unknown
     from places
     union all
     select slot, place, null as is_after, null as all_bytes, null as all_packets, null as all_capable, null as all_ce, null as all_lost, null as all_retransmitted,
            null as all_timeouts, null as all_rtt, null as all_rtts, qp_packets, qp_retrying_readings, qp_known, qp_retrying, qp_sending, qp_stuck, nic_bytes,
-           nic_timeouts, nic_paused_ns, qp_died, qp_refused, began_critical, began_warning, qp_lives_seen
+           nic_timeouts, nic_paused_ns, qp_died, qp_refused, began_critical, began_warning, qp_lives_seen, qp_unknown
     from other_places
   ) every_place
   group by slot, place
@@ -237,7 +248,7 @@ long as (
          case metric when 'latency' then 1e0 * of_rtt when 'CE' then 1e0 * of_ce when 'loss' then case when is_known = 1 then 1e0 * of_lost end
                      when 'retransmission' then 1e0 * of_retransmitted when 'timeouts' then 1e0 * of_timeouts when 'traffic' then 1e0 * sent_bytes
                      when 'retries (QP)' then case when of_qp_readings >= {RETRYING_READINGS} then of_qps_retrying when of_qps > 0 then 0e0 end
-                     when 'stuck (QP)' then of_qps_stuck when 'packets (QP)' then case when qps_length_ms * 2 >= length_ms then sent_qp_packets end when 'deaths (QP)' then died
+                     when 'stuck (QP)' then of_qps_stuck when 'packets (QP)' then case when qps_length_ms * 2 >= length_ms and coalesce(of_qp_unknown, 0) = 0 then sent_qp_packets end when 'deaths (QP)' then died
                      when 'set-up failures (QP)' then refused when 'critical findings' then critical when 'traffic (device)' then sent_nic_bytes
                      when 'timeouts (device)' then expired else paused_time_ns end as num,
          case when metric = 'latency' then 1e0 * of_rtts when metric = 'CE' then 1e0 * of_capable
