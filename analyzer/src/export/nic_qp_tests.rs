@@ -96,6 +96,7 @@ fn a_host_without_packets_has_series_of_its_queue_pairs() {
     for (name, value) in [
         ("sent_packets_total", 900.0),
         ("received_packets_total", 70.0),
+        ("ambiguous_readings_total", 0.0),
         ("in_flight_packets", 3.0),
         ("stuck_seconds", 2.5),
         ("retries_used", 5.0),

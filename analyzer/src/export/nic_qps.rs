@@ -58,6 +58,8 @@ pub struct NicQp {
     pub sent: RisingCount,
     /// Packets received.
     pub received: RisingCount,
+    /// Readings since the previous one of which its PSN may have wrapped.
+    pub ambiguous: RisingCount,
     /// Transport timeouts attributed to it.
     pub timeouts: RisingCount,
     /// Packets in flight at the latest reading.
@@ -85,6 +87,7 @@ impl NicQp {
         };
         self.sent.raise(qp.sent_packets, is_another);
         self.received.raise(qp.received_packets, is_another);
+        self.ambiguous.raise(qp.ambiguous_readings, is_another);
         self.timeouts.raise(qp.timeouts, is_another);
         (self.in_flight, self.stuck_ns, self.retries_used) = (qp.in_flight, qp.stuck_ns, qp.retries_used);
         self.peer = qp.control.dst;

@@ -97,6 +97,14 @@ pub(super) const QUEUE_PAIRS: &[Metric] = &[
         "PSNs of the requests received by the queue pairs of rocescope_device_qp_sent_packets_total.",
         |reading, series| read::nic_qps(reading, series, |qp| qp.received.get())
     ),
+    counter!(
+        "device_qp_ambiguous_readings",
+        None,
+        NIC_QP,
+        "devices[].qps[].ambiguous_readings",
+        "Readings since the previous one of which the PSN of the same queue pairs may have wrapped, so that rocescope_device_qp_sent_packets_total and rocescope_device_qp_received_packets_total are lower bounds: rate() of them is too low while this grows. Absent: as rocescope_device_qp_sent_packets_total.",
+        |reading, series| read::nic_qps(reading, series, |qp| qp.ambiguous.get())
+    ),
     gauge!(
         "device_qp_in_flight_packets",
         PACKETS,
