@@ -65,6 +65,13 @@ pub(super) fn coverage(devices: &Devices) -> Option<QpContexts> {
 }
 
 impl DeviceQp {
+    /// True if the packets are those of this context: no list has any, or of its readings more are lower bounds.
+    fn has_packets_of(&self, of: &ContextSample) -> bool {
+        let is_better = self.ambiguous_readings.is_some_and(|own| own > of.ambiguous)
+            && of.sent.or(of.received).is_some();
+        self.sent_packets.or(self.received_packets).is_none() || is_better
+    }
+
     /// Notes which source each figure has once this context is added to what other sources have shown.
     fn note_sources(&mut self, of: &ContextSample) {
         let is_other = |source: &&QpSource| matches!(source, QpSource::ControlPath | QpSource::Devx);
@@ -74,9 +81,9 @@ impl DeviceQp {
         let others = |has: bool| other.filter(|_| has);
         let listed = |has: bool| has.then_some(QpSource::Netlink);
         // Both directions have one source.
-        let is_listed = self.sent_packets.or(self.received_packets).is_some();
+        let is_own = self.has_packets_of(of);
         let packets = |known: Option<u64>, read: Option<u64>| {
-            if is_listed { listed(known.is_some()) } else { own(read.is_some()) }
+            if is_own { own(read.is_some()) } else { listed(known.is_some()) }
         };
         // A port that a command set has its source already.
         let port = self.figure_sources.get("udp_port").copied().or(others(control.udp_port.is_some()));
@@ -124,7 +131,7 @@ impl DeviceQp {
         control.timeout_ns = control.timeout_ns.or(context.timeout.map(timeout_ns));
         control.retry_cnt = control.retry_cnt.or(context.retry_cnt);
         control.rnr_retry = control.rnr_retry.or(context.rnr_retry);
-        if self.sent_packets.or(self.received_packets).is_none() {
+        if self.has_packets_of(of) {
             (self.sent_packets, self.received_packets) = (of.sent, of.received);
             self.ambiguous_readings = of.sent.or(of.received).map(|_| of.ambiguous);
         }

@@ -34,6 +34,8 @@ struct LatestQp {
     moved: bool,
     /// Time of the latest reading of its context.
     context_ns: Option<u64>,
+    /// Source of its packets.
+    packets_of: Option<QpSource>,
     created_ns: Option<u64>,
     rqpn: Option<u32>,
     /// In the latest report.
@@ -88,10 +90,17 @@ impl Qps {
                     *known = LatestQp::default();
                 }
                 let (before, now, gauges) = (*known, counts(qp), gauges(qp));
-                let new: [Option<u64>; COUNTS] = std::array::from_fn(|at| grown(before.counts[at], now[at]));
+                let mut new: [Option<u64>; COUNTS] =
+                    std::array::from_fn(|at| grown(before.counts[at], now[at]));
+                let packets_of = packets_of(qp);
+                // The list and the context began to count at different times: the packets in between are not known.
+                let changes = before.packets_of.zip(packets_of).is_some_and(|(before, now)| before != now);
+                if changes {
+                    (new[0], new[1], new[WRAPS]) = (None, None, None);
+                }
                 let moved = has(new[0]) || has(new[1]);
                 let is_read = has(new[2]);
-                let is_active = moved || new[3..WRAPS].iter().copied().any(has);
+                let is_active = moved || changes || new[3..WRAPS].iter().copied().any(has);
                 // One that comes to rest has a last row: what it stands at, and that it does not move.
                 let is_due = is_active || is_read && (before.moved || gauges != before.gauges);
                 *known = LatestQp {
@@ -99,6 +108,7 @@ impl Qps {
                     gauges: if is_due { gauges } else { before.gauges },
                     moved: if is_due { moved } else { before.moved },
                     context_ns: qp.context_ns,
+                    packets_of: packets_of.or(before.packets_of),
                     created_ns: qp.control.created_ns.or(before.created_ns),
                     rqpn: qp.rqpn.or(before.rqpn),
                     present: true,
@@ -141,6 +151,13 @@ fn counts(qp: &DeviceQp) -> [Option<u64>; COUNTS] {
         qp.pause_stall_ns,
         qp.ambiguous_readings,
     ]
+}
+
+/// The source of the packets: the list where no context was read.
+fn packets_of(qp: &DeviceQp) -> Option<QpSource> {
+    qp.sent_packets.or(qp.received_packets)?;
+    let of = |name| qp.figure_sources.get(name).copied();
+    Some(of("sent_packets").or(of("received_packets")).unwrap_or(QpSource::Netlink))
 }
 
 /// The increase of a count. One that decreases began again.
