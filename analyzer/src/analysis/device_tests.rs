@@ -8,9 +8,9 @@ use crate::entity::devices::QpSample;
 use crate::entity::owners::QpOwner;
 
 /// Numbers of the queue pairs of a port, each with its sources and whether it has ended.
-fn listed(lives: Vec<QpLife>, pid: u32) -> Vec<(u32, Vec<QpSource>, bool)> {
+fn listed(lives: Vec<QpLife>, pid: impl Into<Option<u32>>) -> Vec<(u32, Vec<QpSource>, bool)> {
     let owner = QpOwner { device: fixtures::port().device, lqpn: 17, rqpn: Some(29), ..QpOwner::default() };
-    let qp = QpSample { owner: QpOwner { pid: Some(pid), ..owner }, ..QpSample::default() };
+    let qp = QpSample { owner: QpOwner { pid: pid.into(), ..owner }, ..QpSample::default() };
     let port = PortSample { qps: Arc::new(vec![qp]), ..fixtures::port() };
     let lives = Arc::new(Lives { qps: lives.into(), ..Lives::default() });
     let found = devices(&Devices { ports: vec![port], lives, ..Devices::default() });
@@ -26,6 +26,8 @@ fn a_queue_pair_that_ended_since_the_list_is_one() {
     let mut ended = alive.clone();
     (ended.control.created_ns, ended.control.ended_ns) = (Some(1), Some(5));
     assert_eq!(listed(vec![ended.clone()], pid), [(17, vec![Netlink, ControlPath], true)]);
+    // Its thread has ended, so that the list names no process.
+    assert_eq!(listed(vec![ended.clone()], None), [(17, vec![Netlink, ControlPath], true)]);
     // Another process has the number by now, or the same one made another queue pair.
     let two = [(17, vec![ControlPath], true), (17, vec![Netlink], false)];
     assert_eq!(listed(vec![ended.clone()], pid + 1), two);
@@ -61,6 +63,30 @@ fn figures_of_verbs_and_context_have_their_source() {
     assert!(one.figure_sources.is_empty(), "the verbs alone: {:?}", one.figure_sources);
     sample.recording = Some(Arc::default());
     assert!(qps(&sample)[0].figure_sources.is_empty());
+}
+
+#[test]
+fn an_exact_count_of_the_context_comes_before_a_lower_bound_of_the_list() {
+    let packets = |ambiguous: u64, own: u64, read: Option<u64>| {
+        let owner = QpOwner { device: "mlx5_0".into(), lqpn: 17, ..QpOwner::default() };
+        let qp = QpSample { owner, sent: Some(5), received: Some(6), ambiguous, ..QpSample::default() };
+        let port = PortSample { qps: Arc::new(vec![qp]), ..fixtures::port() };
+        let context = ContextSample {
+            device: "mlx5_0".into(),
+            port: 1,
+            lqpn: 17,
+            sent: read,
+            ambiguous: own,
+            ..ContextSample::default()
+        };
+        let contexts = Arc::new(Contexts { qps: vec![context], ..Contexts::default() });
+        let found = devices(&Devices { ports: vec![port], contexts, ..Devices::default() });
+        let qp = &found[0].qps[0];
+        (qp.sent_packets, qp.ambiguous_readings, qp.figure_sources.get("sent_packets").copied())
+    };
+    assert_eq!(packets(1, 0, Some(9)), (Some(9), Some(0), Some(QpSource::Context)));
+    assert_eq!(packets(1, 1, Some(9)), (Some(5), Some(1), Some(QpSource::Netlink)));
+    assert_eq!(packets(1, 0, None), (Some(5), Some(1), Some(QpSource::Netlink)), "the context has none");
 }
 
 /// The list may be older than the latest verb, and newer than a query; the life has the latest of them.
