@@ -49,24 +49,28 @@ fn info<const WORDS: usize>(fd: RawFd) -> io::Result<[u64; WORDS]> {
 
 /// Times that the kernel did not run a program, since another one ran on the CPU (`recursion_misses`, the 27th word of
 /// `struct bpf_prog_info`).
-#[must_use]
-pub fn recursion_misses(program: RawFd) -> Option<u64> {
-    let [.., misses] = info::<27>(program).ok()?;
-    Some(misses)
+///
+/// # Errors
+/// The kernel's error.
+pub fn recursion_misses(program: RawFd) -> io::Result<u64> {
+    let [.., misses] = info::<27>(program)?;
+    Ok(misses)
 }
 
 /// Times that a probe was hit while another one was handled on the CPU (`perf_event.kprobe.missed`, the 7th word of
 /// `struct bpf_link_info`); `None` for a link of another kind.
-#[must_use]
-pub fn missed_hits(link: RawFd) -> Option<u64> {
+///
+/// # Errors
+/// The kernel's error.
+pub fn missed_hits(link: RawFd) -> io::Result<Option<u64>> {
     /// `BPF_LINK_TYPE_PERF_EVENT`, and of its kinds `BPF_PERF_EVENT_KPROBE`.
     const KIND: (u32, u32) = (7, 3);
     let first = |word: u64| {
         let [a, b, c, d, ..] = word.to_ne_bytes();
         u32::from_ne_bytes([a, b, c, d])
     };
-    let [link, _, event, _, _, _, missed] = info::<7>(link).ok()?;
-    ((first(link), first(event)) == KIND).then_some(missed)
+    let [link, _, event, _, _, _, missed] = info::<7>(link)?;
+    Ok(((first(link), first(event)) == KIND).then_some(missed))
 }
 
 /// All entries of a hash map. Entries that are added or removed meanwhile may be missing.
