@@ -86,7 +86,8 @@ impl QueuePairs {
             None => (None, 0),
         };
         let is_known = |row: &QpSecond| row.sent_packets.or(row.received_packets).is_some();
-        ambiguous += u64::from(sums.is_some_and(is_known) && !is_known(row));
+        // Whichever comes first: the sum lacks the packets of a row without a count.
+        ambiguous += u64::from(sums.is_some_and(|sums| is_known(sums) != is_known(row)));
         let sum = |of: fn(&QpSecond) -> Option<u64>| {
             let before = sums.and_then(of);
             of(row).map(|new| before.unwrap_or(0).saturating_add(new)).or(before)

@@ -137,6 +137,24 @@ fn packets_of_an_interval_in_which_psns_may_have_wrapped_are_not_known() {
     assert_eq!((of.sent_packets, of.ambiguous_readings), (Some(3_000), Some(1)));
 }
 
+/// What begins with such an interval is a lower bound, too.
+#[test]
+fn packets_after_an_interval_that_is_not_known_are_a_lower_bound() {
+    let (mut collector, mut state) = (collector(None), State::default());
+    let mut sent = Vec::new();
+    for second in [3, 6, 9] {
+        let context = ContextSample { ambiguous: 1, ..context(17, second, second / 3) };
+        let rows = take(&mut collector, &sample(second, vec![context]));
+        rows.qp_lives.iter().for_each(|row| state.qps.life(row, true));
+        rows.qp_seconds.iter().for_each(|row| state.qp(row));
+        sent.extend(rows.qp_seconds.iter().filter(|row| row.lqpn == 17).map(|row| row.sent_packets));
+    }
+    assert_eq!(sent, [None, Some(1_000), Some(1_000)]);
+    let played = report(&state.sample(START + 9 * SECOND, &[]));
+    let of = qps(&played).into_iter().find(|qp| qp.lqpn == 17).unwrap();
+    assert_eq!((of.sent_packets, of.ambiguous_readings), (Some(2_000), Some(1)));
+}
+
 /// A run that was killed writes no end of what it found.
 #[test]
 fn what_an_earlier_run_found_is_over_when_another_begins() {
