@@ -26,6 +26,8 @@ use rocescope_common::abi::qp::{
 
 /// Calls under way at once: the kernel divides them among its CPUs, 128 on each of 128.
 const CALLS_MAX: usize = 16_384;
+/// Queue pairs that are being destroyed at once: a thread destroys one at a time, and waits for no peer.
+const DESTROYS_MAX: usize = 2_048;
 /// Each CPU makes room among its own entries. With a common list CPUs set free entries aside, and on hosts with many of
 /// them calls that are under way would go.
 const OF_EACH_CPU: usize = BPF_F_NO_COMMON_LRU as usize;
@@ -44,7 +46,7 @@ static CALLS: LruHashMap<u64, Call, CALLS_MAX, OF_EACH_CPU> = LruHashMap::new();
 /// Queue pairs that are being destroyed, by thread. Within that of mlx5's for management, the driver destroys others:
 /// then the result of the outer one is not recorded.
 #[btf_map]
-static DESTROYS: LruHashMap<u64, u64, CALLS_MAX, OF_EACH_CPU> = LruHashMap::new();
+static DESTROYS: LruHashMap<u64, u64, DESTROYS_MAX, OF_EACH_CPU> = LruHashMap::new();
 
 /// Calls within which the driver calls the same verb for another queue pair, by thread: mlx5 has a hidden queue pair
 /// behind each of those for management (GSI), and modifies it so.
@@ -166,6 +168,8 @@ pub fn rocescope_qp_destroyed(ctx: ProbeContext) -> u32 {
     let Some(qp) = ctx.arg::<u64>(0) else { return 0 };
     let real = of(qp, QP_REAL.load());
     if real != 0 && real != qp {
+        // Its return must not be taken for that of an earlier one whose return was missed.
+        let _gone = DESTROYS.remove(bpf_get_current_pid_tgid());
         return 0;
     }
     add(count::ENTERED);
