@@ -262,7 +262,9 @@ impl Follower {
             if let Some(mut life) = at.and_then(|at| self.ended.remove(at)) {
                 life.control.ended_ns = None;
                 life.control.end = life.control.end.filter(|end| *end != DESTROYED);
-                self.alive.insert(key, Alive { life, known_ns: event.time_ns, ..Alive::default() });
+                let (known_ns, missed) = (event.time_ns, self.missed[1]);
+                let known = Alive { life, known_ns, missed, was_listed: true, ..Alive::default() };
+                self.alive.insert(key, known);
             }
         }
         self.event(event);

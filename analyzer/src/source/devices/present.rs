@@ -52,7 +52,20 @@ impl PresentQps {
                     self.know(key, OwnedQp { pid, listed: self.lists });
                     made = true;
                 }
+                // A query shows one from before the run before a list does.
+                Change::Found(life, _) if life.origin == Some(VERBS) => {
+                    let Some(pid) = life.pid else { continue };
+                    let key = (life.device.clone(), life.lqpn);
+                    if !self.alive.contains_key(&key) && !self.has_just_ended(&key, pid) {
+                        self.know(key, OwnedQp { pid, listed: self.lists });
+                        made = true;
+                    }
+                }
                 Change::Ended { device, lqpn, .. } => self.end(&(device.clone(), *lqpn)),
+                Change::Kept(event) => {
+                    let Some(lqpn) = event.lqpn else { continue };
+                    self.keep(&(event.device.clone(), lqpn));
+                }
                 _ => {}
             }
         }
@@ -126,6 +139,22 @@ impl PresentQps {
         }
     }
 
+    /// Takes back an end: the queue pair was not destroyed, after all.
+    fn keep(&mut self, key: &(String, u32)) {
+        let is_it = |gone: &EndedQp| (gone.device.as_str(), gone.lqpn) == (key.0.as_str(), key.1);
+        let at = self.ended.iter().rposition(is_it).filter(|_| !self.alive.contains_key(key));
+        if let Some(gone) = at.and_then(|at| self.ended.remove(at)) {
+            // Its process and number are counted still.
+            self.alive.insert(key.clone(), OwnedQp { pid: gone.pid, listed: self.lists });
+        }
+    }
+
+    fn has_just_ended(&self, key: &(String, u32), pid: u32) -> bool {
+        self.ended
+            .iter()
+            .any(|gone| (gone.device.as_str(), gone.lqpn, gone.pid) == (key.0.as_str(), key.1, pid))
+    }
+
     /// Number of lists applied.
     #[must_use]
     pub fn lists(&self) -> u64 {
@@ -164,7 +193,7 @@ impl PresentQps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entity::lives::{KERNEL, QpControl, QpLife};
+    use crate::entity::lives::{KERNEL, QpControl, QpEvent, QpLife};
     use crate::source::devices::lives::Span;
 
     fn made(device: &str, lqpn: u32, pid: u32) -> Change {
@@ -205,6 +234,36 @@ mod tests {
             present.list([].into_iter());
         }
         assert_eq!(present.device(4_711, 17), None);
+    }
+
+    #[test]
+    fn one_that_was_not_destroyed_is_still_there() {
+        let mut present = PresentQps::default();
+        assert!(present.take(&[made("rxe0", 17, 4_711)]));
+        let kept = QpEvent { device: "rxe0".into(), lqpn: Some(17), ..QpEvent::default() };
+        assert!(!present.take(&[ended("rxe0", 17), Change::Kept(kept)]));
+        assert_eq!((present.alive(), present.ended.len()), (Set::from_iter([(4_711, 17)]), 0));
+        present.take(&[ended("rxe0", 17)]);
+        assert!(present.alive().is_empty());
+        for _ in 0..=REMEMBERED {
+            present.list([].into_iter());
+        }
+        assert_eq!(present.device(4_711, 17), None, "it counts once");
+    }
+
+    #[test]
+    fn a_query_shows_one_from_before_the_run() {
+        let mut present = PresentQps::default();
+        let found = |pid| {
+            let origin = Some(VERBS);
+            let life = QpLife { device: "rxe0".into(), lqpn: 17, pid, origin, ..QpLife::default() };
+            Change::Found(life, Span::default())
+        };
+        assert!(present.take(&[found(Some(5))]));
+        assert!(!present.take(&[found(Some(5)), found(None)]), "it is known");
+        // A query that is recorded after the end.
+        assert!(!present.take(&[ended("rxe0", 17), found(Some(5))]));
+        assert!(present.alive().is_empty());
     }
 
     #[test]
