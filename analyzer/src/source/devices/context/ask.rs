@@ -393,7 +393,13 @@ impl Asker {
                 if qp.past_verbs || context.state == Some("ERR") {
                     let ended_ns = clock.unix_ns(clock.monotonic_ns());
                     let (device, lqpn) = key.clone();
-                    let life = QpLife { device, lqpn, state: context.state, ..QpLife::default() };
+                    let life = QpLife {
+                        device,
+                        lqpn,
+                        port: Some(qp.port),
+                        state: context.state,
+                        ..QpLife::default()
+                    };
                     self.shown.push((life, Span { began_ns: read.unix_ns, ended_ns }));
                 }
                 qp.take(context, read, state.counted, &device.rules);
