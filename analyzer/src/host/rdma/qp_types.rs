@@ -172,12 +172,13 @@ mod tests {
         assert_eq!((missing.needed, missing.fields), (None, Vec::new()));
         assert_eq!(missing.mlx5.as_deref(), Some("BTF has no field device of struct mlx5_core_dev"));
         assert_eq!(missing.bnxt.as_deref(), Some("the module bnxt_re is not loaded"));
-        // A real kernel with its modules.
+        // A real kernel with its modules. Extracts have no threads.
         for name in ["vmlinux", "ib_core", "mlx5_core"] {
             write(name, kernels::file(kernels::KERNELS[0], name).unwrap_or_default());
         }
         let bnxt = Some("the module bnxt_re is not loaded".to_owned());
-        assert_eq!(Missing::of(&root), Some(Missing { bnxt, ..Missing::default() }));
+        let fields = vec!["ib_qp.res.task", "task_struct.tgid"];
+        assert_eq!(Missing::of(&root), Some(Missing { fields, bnxt, ..Missing::default() }));
     }
 
     /// A kernel that removed or renamed fields: required ones are named, optional ones are reported as unknown facts.
@@ -195,6 +196,8 @@ mod tests {
         for field in [
             "ib_qp.av_sgid_attr",
             "ib_qp.real_qp",
+            "ib_qp.res.task",
+            "task_struct.tgid",
             "ib_qp_attr.retry_cnt",
             "ib_qp_attr.ah_attr.grh.dgid",
             "ib_event.event",

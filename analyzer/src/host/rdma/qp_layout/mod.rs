@@ -83,6 +83,8 @@ impl Layout {
         let fields = [
             ("ib_qp.av_sgid_attr", at(of.qp_sgid)),
             ("ib_qp.real_qp", at(of.qp_real)),
+            ("ib_qp.res.task", at(of.qp_task)),
+            ("task_struct.tgid", at(of.task_tgid)),
             ("ib_qp.qp_type", self.qp_type.is_some()),
             ("ib_qp.port", self.port.is_some()),
             ("ib_event.device", at(of.event_device)),
@@ -393,11 +395,15 @@ pub(crate) mod tests {
 
     #[test]
     fn the_process_that_made_a_queue_pair_is_behind_its_thread() {
-        let of = layout().programs;
+        let with = layout();
+        let of = with.programs;
         assert_eq!((of.qp_task, of.task_tgid), (64, 36));
+        assert_eq!(with.absent(), [""; 0]);
         // Extracts of real kernels have no threads.
-        let without = Layout::of(&kernels::btf(kernels::KERNELS[0], "ib_core")).unwrap().programs;
-        assert_eq!((without.qp_task, without.task_tgid), (ABSENT, ABSENT));
+        let without = Layout::of(&kernels::btf(kernels::KERNELS[0], "ib_core")).unwrap();
+        let of = without.programs;
+        assert_eq!((of.qp_task, of.task_tgid), (ABSENT, ABSENT));
+        assert_eq!(without.absent(), ["ib_qp.res.task", "task_struct.tgid"]);
     }
 
     #[test]
