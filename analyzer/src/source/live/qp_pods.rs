@@ -65,7 +65,8 @@ impl Names {
             let Some(pid) = life.pid else { continue };
             if !self.0.contains_key(&pid) {
                 let Some(root) = opened.get_or_init(root) else { continue };
-                let pod = Container::of(root, pid).map(|container| container.label());
+                let found = Container::of(root, pid);
+                let pod = found.map(|container| container.label()).filter(|label| !label.is_empty());
                 if self.0.len() >= MOST {
                     self.0.clear();
                 }
