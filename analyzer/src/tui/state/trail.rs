@@ -11,9 +11,32 @@ use crate::util::time::{NS_PER_S, seconds};
 /// Readings kept, at most.
 const KEPT: usize = 64;
 
-/// The latest readings, the oldest first.
+/// Lists of a port's queue pairs kept, at most.
+const LISTS: usize = 64;
+
+/// The latest readings, the oldest first, and the latest lists of queue pairs.
 #[derive(Clone, Debug, Default)]
-pub struct Trail(VecDeque<Arc<Devices>>);
+pub struct Trail {
+    readings: VecDeque<Arc<Devices>>,
+    /// Those of one port stand in the order of their times.
+    lists: VecDeque<List>,
+}
+
+/// A list of a port's queue pairs. Lists rest for longer than readings are kept.
+#[derive(Clone, Debug)]
+struct List {
+    device: String,
+    port: u32,
+    /// Unix time, nanoseconds.
+    time_ns: u64,
+    qps: Arc<Vec<QpSample>>,
+}
+
+impl List {
+    fn is_of(&self, port: &PortSample) -> bool {
+        (self.device.as_str(), self.port) == (port.device.as_str(), port.port)
+    }
+}
 
 /// A port at two snapshots.
 #[derive(Clone, Copy, Debug)]
@@ -22,26 +45,44 @@ pub struct PortRates<'a> {
     then: &'a PortSample,
     seconds: f64,
     /// The earlier list of queue pairs, and the seconds since: they are listed less often than counters are read.
-    list: Option<(&'a PortSample, f64)>,
+    list: Option<(&'a [QpSample], f64)>,
 }
 
 impl Trail {
     /// Takes in what a sample has of devices.
     pub fn push(&mut self, devices: &Arc<Devices>) {
-        if devices.ports.is_empty() || self.0.back().is_some_and(|last| Arc::ptr_eq(last, devices)) {
+        if devices.ports.is_empty() || self.readings.back().is_some_and(|last| Arc::ptr_eq(last, devices)) {
             return;
         }
         // One of ten seconds ago is enough: with thousands of queue pairs each has its megabytes.
         let newest = end(devices);
-        let listed_ns = listed(devices);
-        let is_enough = |second: &Arc<Devices>| {
-            end(second).saturating_add(EPISODE_GAP_NS) <= newest
-                && (listed_ns == 0 || listed(second) < listed_ns)
-        };
-        while self.0.get(1).is_some_and(is_enough) || self.0.len() == KEPT {
-            self.0.pop_front();
+        let is_enough = |second: &Arc<Devices>| end(second).saturating_add(EPISODE_GAP_NS) <= newest;
+        while self.readings.get(1).is_some_and(is_enough) || self.readings.len() == KEPT {
+            self.readings.pop_front();
         }
-        self.0.push_back(Arc::clone(devices));
+        self.readings.push_back(Arc::clone(devices));
+        for port in &devices.ports {
+            self.list(port);
+        }
+        // Those of ports that are gone.
+        self.lists.retain(|list| devices.ports.iter().any(|port| list.is_of(port)));
+    }
+
+    /// Takes in the list of a port if it is a new one. Of those before, the latest that is at least ten seconds older
+    /// is enough, and those since. The clock may step back.
+    fn list(&mut self, port: &PortSample) {
+        let Some(time_ns) = port.qps_ns else { return };
+        let own = || self.lists.iter().filter(|list| list.is_of(port));
+        if own().next_back().is_some_and(|latest| latest.time_ns == time_ns) {
+            return;
+        }
+        let is_earlier = |list: &&List| list.time_ns.saturating_add(EPISODE_GAP_NS) <= time_ns;
+        let first_ns = own().filter(is_earlier).map(|list| list.time_ns).max().unwrap_or(0);
+        let too_many = (own().count() + 1).saturating_sub(LISTS);
+        let first_ns = first_ns.max(own().nth(too_many).map_or(0, |list| list.time_ns));
+        self.lists.retain(|list| !list.is_of(port) || (first_ns..time_ns).contains(&list.time_ns));
+        let (device, qps) = (port.device.clone(), Arc::clone(&port.qps));
+        self.lists.push_back(List { device, port: port.port, time_ns, qps });
     }
 
     /// The growth of a port's counters in the ten seconds before its reading, or in as much of them as there is. `None`
@@ -49,20 +90,23 @@ impl Trail {
     #[must_use]
     pub fn rates<'a>(&'a self, now: &'a PortSample) -> Option<PortRates<'a>> {
         let (_, end) = now.window?;
-        let all = || self.0.iter().flat_map(|devices| &devices.ports);
+        let all = || self.readings.iter().flat_map(|devices| &devices.ports);
         let own = || all().filter(|p| p.device == now.device && p.port == now.port);
         let since = |now: u64, then: Option<u64>| now.checked_sub(then?).filter(|ns| *ns > 0);
         // The one that is nearest to ten seconds back, from the oldest on.
-        let nearest = |of: &dyn Fn(&PortSample) -> Option<u64>| {
-            let with = own().filter_map(|then| Some((then, of(then)?)));
-            with.min_by_key(|(_, ns)| ns.abs_diff(EPISODE_GAP_NS)).map(|(then, ns)| (then, seconds(ns)))
-        };
-        let (then, seconds) = nearest(&|then| since(end, then.window.map(|(_, last)| last)))?;
+        let off = |ns: u64| ns.abs_diff(EPISODE_GAP_NS);
+        let readings = own().filter_map(|then| Some((then, since(end, then.window.map(|(_, last)| last))?)));
+        let (then, ns) = readings.min_by_key(|(_, ns)| off(*ns))?;
         let list = match now.qps_ns {
-            None => Some((then, seconds)),
-            Some(listed_ns) => nearest(&|then| since(listed_ns, then.qps_ns)),
+            None => Some((then.qps.as_slice(), seconds(ns))),
+            Some(listed_ns) => {
+                let lists = self.lists.iter().filter(|list| list.is_of(now));
+                let earlier = lists.filter_map(|list| Some((list, since(listed_ns, Some(list.time_ns))?)));
+                let nearest = earlier.min_by_key(|(_, ns)| off(*ns));
+                nearest.map(|(list, ns)| (list.qps.as_slice(), seconds(ns)))
+            }
         };
-        Some(PortRates { now, then, seconds, list })
+        Some(PortRates { now, then, seconds: seconds(ns), list })
     }
 }
 
@@ -90,14 +134,14 @@ impl PortRates<'_> {
     pub fn qp_per_s(&self, qp: &QpSample) -> (Option<f64>, Option<f64>) {
         let Some((list, seconds)) = self.list else { return (None, None) };
         let is_it = |then: &&QpSample| id(then) == id(qp);
-        list.qps.iter().find(is_it).map_or((None, None), |then| of_qp(then, qp, seconds))
+        list.iter().find(is_it).map_or((None, None), |then| of_qp(then, qp, seconds))
     }
 
     /// The same of all queue pairs, by number.
     #[must_use]
     pub fn qps_per_s(&self) -> Map<u32, (Option<f64>, Option<f64>)> {
         let Some((list, seconds)) = self.list else { return Map::default() };
-        let then: Map<_, &QpSample> = list.qps.iter().map(|qp| (id(qp), qp)).collect();
+        let then: Map<_, &QpSample> = list.iter().map(|qp| (id(qp), qp)).collect();
         let rates = |qp: &QpSample| then.get(&id(qp)).map_or((None, None), |then| of_qp(then, qp, seconds));
         self.now.qps.iter().map(|qp| (qp.owner.lqpn, rates(qp))).collect()
     }
@@ -114,11 +158,6 @@ impl PortRates<'_> {
     fn rate(&self, now: u64, then: u64) -> f64 {
         now.saturating_sub(then) as f64 / self.seconds
     }
-}
-
-/// The latest list of queue pairs of any port; 0 without any.
-fn listed(devices: &Devices) -> u64 {
-    devices.ports.iter().filter_map(|port| port.qps_ns).max().unwrap_or(0)
 }
 
 fn id(qp: &QpSample) -> (u32, Option<u32>) {
@@ -180,7 +219,7 @@ mod tests {
                 assert_eq!(step.qps_per_s(), Map::from_iter([(7, (Some(5.0), None))]));
             }
         }
-        assert_eq!(trail.0.len(), 11, "ten seconds back, and now");
+        assert_eq!(trail.readings.len(), 11, "ten seconds back, and now");
     }
 
     /// With many queue pairs a list takes long, and lists rest for up to 20 s.
@@ -206,6 +245,7 @@ mod tests {
             } else if second > 1 {
                 assert_eq!(rate(&trail, &now), None, "one list has no rate");
             }
+            assert!(trail.readings.len() <= 12 && trail.lists.len() <= 2, "{second}");
         }
         let now = listed(61, 61, 1);
         trail.push(&now);
