@@ -49,8 +49,8 @@ pub struct DeviceQp {
     pub sent_packets: Option<u64>,
     /// PSNs of the requests that it received, likewise. Unit: packets. Null: as `sent_packets`.
     pub received_packets: Option<u64>,
-    /// Readings of its PSNs between which and the reading before they may have wrapped: 2^24 packets or more passed the
-    /// port, or its packets are not counted. Of that time the least possible packets are counted. Unit: readings.
+    /// Readings since the previous one of which its PSN may have wrapped (2^24 packets or more passed the port, or the
+    /// port's packets are not counted). Of that time the least possible packets are counted. Unit: readings.
     /// Null: as `sent_packets` and `received_packets`.
     pub ambiguous_readings: Option<u64>,
     /// Time without progress, although ready and busy before, while its priority was paused at least half of

@@ -38,7 +38,7 @@ pub struct ContextSample {
     pub sent: Option<u64>,
     /// PSNs received since the first context, likewise.
     pub received: Option<u64>,
-    /// Contexts since whose predecessor PSNs may have wrapped: there may have been more.
+    /// Contexts since the previous one of which PSNs may have wrapped: there may have been more.
     pub ambiguous: u64,
     /// Packets sent and not acknowledged; `None` when the context does not tell.
     pub in_flight: Option<u32>,

@@ -187,7 +187,7 @@ pub struct QpSample {
     pub sent: Option<u64>,
     /// PSNs of requests that it took in, likewise.
     pub received: Option<u64>,
-    /// Readings since whose predecessor PSNs may have wrapped: there may have been more.
+    /// Readings since the previous one of which PSNs may have wrapped: there may have been more.
     pub ambiguous: u64,
     /// Time in which it stood still although ready, while a priority of RoCE was paused; `None`
     /// where its PSNs do not tell.

@@ -112,7 +112,7 @@ pub struct QpControl {
     pub dscp: Option<u8>,
     /// Path MTU. Unit: bytes. Null: as `dst`.
     pub path_mtu: Option<u32>,
-    /// Transport timeout as set, 4.096 µs · 2^n; 0 for never. irdma takes it and waits as its firmware does. Unit: ns.
+    /// Transport timeout as set, 4.096 µs · 2^n; 0 for never. irdma ignores it; its firmware decides. Unit: ns.
     /// Null: as `dst`.
     pub timeout_ns: Option<u64>,
     /// Retries after a timeout or a sequence error. Unit: retries. Null: as `dst`.
@@ -245,7 +245,7 @@ pub struct Calls {
     /// Records lost because user space was late.
     pub dropped: u64,
     /// Runs of probes that the kernel skipped, because another probe ran on the same CPU; `None` if it does not count
-    /// them (before 6.7).
+    /// them (before 6.7), or if the count could not be read.
     pub skipped: Option<u64>,
     /// Probes that could not be attached, each with the reason.
     pub absent: Vec<(String, String)>,

@@ -431,7 +431,7 @@ pub(crate) const COLUMNS: &[Column] = &[
         ..nic(
             Unit::Count,
             "ambiguous_readings",
-            "readings since whose predecessor its PSNs may have wrapped: above 0 its packets are lower bounds",
+            "readings since the previous one of which its PSN may have wrapped: above 0 its packets are lower bounds",
         )
     },
     Column {

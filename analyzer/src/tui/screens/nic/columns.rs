@@ -126,7 +126,7 @@ pub(in crate::tui) const COLUMNS: [Column; 23] = [
         (
             "tx_packets_per_s",
             "TX pkt/s",
-            "packets sent per second, by PSN: in some ten seconds of the kernel's lists, else between the last two readings of the NIC's context",
+            "packets sent per second, from PSNs of two kernel lists about 10 s apart, else of the last two readings of the NIC's context",
         ),
         (9, 5),
         |row| row.sent.map(compact),
