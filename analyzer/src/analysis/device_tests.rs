@@ -27,7 +27,7 @@ fn a_queue_pair_that_ended_since_the_list_is_one() {
     (ended.control.created_ns, ended.control.ended_ns) = (Some(1), Some(5));
     assert_eq!(listed(vec![ended.clone()], pid), [(17, vec![Netlink, ControlPath], true)]);
     // Its thread has ended, so that the list names no process.
-    assert_eq!(listed(vec![ended.clone()], None), [(17, vec![Netlink, ControlPath], true)]);
+    assert_eq!(listed(vec![ended.clone()], None::<u32>), [(17, vec![Netlink, ControlPath], true)]);
     // Another process has the number by now, or the same one made another queue pair.
     let two = [(17, vec![ControlPath], true), (17, vec![Netlink], false)];
     assert_eq!(listed(vec![ended.clone()], pid + 1), two);
