@@ -392,7 +392,7 @@ impl Facts {
     fn left_out(&self, near: &Flow, to: &str, tap: &TapFlow) -> u64 {
         let Some(far) = self.at(to, tap) else { return 0 };
         let [near_ns, far_ns] = [near, far].map(|flow| flow.last_ns.saturating_sub(flow.first_ns));
-        let alike = near_ns.abs_diff(far_ns) <= near_ns.max(far_ns) / 10;
+        let alike = near_ns.abs_diff(far_ns) <= near_ns.max(far_ns) / 200;
         tap.not_compared[0].filter(|_| alike).unwrap_or(0)
     }
 

@@ -68,6 +68,21 @@ fn ids_are_unique_and_texts_complete() {
     }
 }
 
+/// What a finding takes over from its kind has the values of the definitions, not their names.
+#[test]
+fn a_raised_finding_names_no_definition() {
+    let mut found = Vec::new();
+    for entry in entries() {
+        Raise::new(entry, Severity::Info, "title".to_owned()).into(&mut found);
+    }
+    assert!(found.iter().any(|finding| !finding.caveats.is_empty()));
+    for finding in &found {
+        for text in finding.caveats.iter().chain([&finding.advice]) {
+            assert!(!text.contains('{'), "{}: {text}", finding.id);
+        }
+    }
+}
+
 /// People read them in a terminal, 100 columns wide: five lines, and then a pause.
 #[test]
 fn no_paragraph_of_an_explanation_is_long() {

@@ -160,7 +160,7 @@ impl<'a> Verdict<'a> {
                 (None, _) => format!("loss unknown of {flows}"),
             };
             let marked = retired_marks(facts).map_or_else(String::new, |ratio| {
-                format!(", {} of their packets {}-marked", units::ratio(Some(ratio)), facts.mark())
+                format!(", their {} ratio {}", facts.mark(), units::ratio(Some(ratio)))
             });
             self.detail = format!("{} in the flows of the table; {lost}{marked}", self.detail);
         }
@@ -281,7 +281,7 @@ mod tests {
         );
         facts.totals.ecn_data.ce += 300;
         facts.totals.ecn_data.ect0 += 700;
-        assert!(sentence(&[], &facts).ends_with("7 retired flows, 30.0 % of their packets CE-marked"));
+        assert!(sentence(&[], &facts).ends_with("7 retired flows, their CE ratio 30.0 %"));
         facts.totals.retired = Retired::default();
         for flow in &mut facts.flows {
             (flow.psn, flow.psn_responses) = (None, None);

@@ -40,7 +40,7 @@ const DUPLICATES: Entry = Entry {
     title: "Packets are captured twice",
     meaning: "The capture has duplicate packets: a mirror of both directions of a port<eth> or VLAN</eth>, or files of several interfaces merged into one. Conclusions, ratios and rates count each packet once; \
               packets, bytes and opcodes of the report are those of the capture. Or the network itself duplicates packets: receivers drop and acknowledge the second one.",
-    computed: "Per pair of hosts on a link. Duplicates of the capture: {NEARLY_ALL} of ten packets, in both directions where both are captured, pass twice within {DUPLICATE_WITHIN_NS} ({LATE_DUPLICATE_NS} where senders \
+    computed: "Per pair of hosts on a link. Duplicates of the capture: {NEARLY_ALL} of 10 packets, in both directions where both are captured, pass twice within {DUPLICATE_WITHIN_NS} ({LATE_DUPLICATE_NS} where senders \
                count IPv4 identifications up) with the same PSN, opcode, identification, source port and AETH (TTL and ECN may differ), with new packets and no NAK between the two.\n\
                \n\
                Duplicates by the network: single packets pass twice without a NAK or a timeout, and not as part of a go-back-N (flows[].loss.mirrored), while their responses pass once; \

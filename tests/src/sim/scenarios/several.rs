@@ -69,7 +69,7 @@ fn read_hole(lab: &mut Lab, taps: &[usize], small_reads: bool) {
     lab.world.run();
 }
 
-/// Large packets vanish and the short last one of each message arrives: the receiver sends a NAK each time.
+/// Large packets are lost and the short last one of each message arrives: the receiver sends a NAK each time.
 fn small_tails(lab: &mut Lab) {
     lab.world.line(10 * GBIT);
     let large = Match { over: Some(1_500), ..Match::default() };

@@ -75,7 +75,7 @@ fn a_driver_without_contexts_is_given_up_with_its_reason_whatever_the_kind() {
         asker.take_qps(&[Port { driver: Some(driver.into()), ..port }], qps.iter());
         nic.run(&mut asker, 3_000, |_, _| {});
         let queries = asker.sample().queries.clone();
-        let why = format!("{driver} of this kernel hands out no QP context (EINVAL)");
+        let why = format!("{driver} of this kernel returns no QP context (EINVAL)");
         let expected = is_over.then(|| ("mlx5_0".to_owned(), why));
         assert_eq!(queries.refused, expected.into_iter().collect::<Vec<_>>(), "{driver}");
         assert_eq!(queries.failed <= 3, is_over, "{driver}: {}", queries.failed);
