@@ -205,7 +205,7 @@ mod tests {
     }
 
     /// Constants that are numbers and no thresholds, with what they are.
-    const NO_THRESHOLDS: [(&str, &str); 13] = [
+    const NO_THRESHOLDS: [(&str, &str); 14] = [
         ("HEAVIEST", "how many are listed"),
         ("HOSTS_EACH", "how many are listed"),
         ("FLOWS", "how many are listed"),
@@ -219,6 +219,7 @@ mod tests {
         ("NAMED", "how many are listed"),
         ("NARROWEST", "columns of a page"),
         ("WIDEST", "columns of a page"),
+        ("FIRST_NS", "a time"),
     ];
 
     /// A number that decides about a finding must be a threshold of the family or a definition, with meaning and

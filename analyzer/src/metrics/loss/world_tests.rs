@@ -17,7 +17,7 @@ fn loss_and_reordering_at_the_same_time_are_separated() {
         for seed in 1..6 {
             let mut world = World::new(seed, late_us, one_lost_in, one_late_in);
             world.run(20_000);
-            assert!(world.late > 100 && (world.lost > 100 || one_lost_in == 0));
+            assert!(world.late > 100 && (world.lost > 50 || one_lost_in == 0));
             let reported = world.scene.metrics().lost;
             // Packets under way at the end have not arrived.
             let gone = world.lost + world.under_way.len() as u64;

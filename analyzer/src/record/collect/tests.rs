@@ -221,7 +221,8 @@ fn queue_pairs_have_a_row_when_they_change_and_counters_when_they_rise() {
             values: vec![("tx_packets".into(), sent), ("cnps_sent".into(), 0)],
             ..Default::default()
         }];
-        let events = (0..events).map(|n| qp_event(0x118, "QP_FATAL", START + n as u64)).collect();
+        let event = |number| QpEvent { number, ..qp_event(0x118, "QP_FATAL", START + number) };
+        let events = (0..events as u64).map(event).collect();
         let lives = Lives { qps: vec![life].into(), events, ..Lives::default() };
         let mut made = sample(vec![link("eth0", None)], Vec::new());
         made.devices = std::sync::Arc::new(Devices {

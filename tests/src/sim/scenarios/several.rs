@@ -1,4 +1,4 @@
-//! Faults of unusual shape: two at a time, at the edge of a capture, of READ responses alone, seen by unusual taps.
+//! Faults of unusual shape: two at a time, at the edge of a capture, seen by unusual taps.
 
 use super::odd::three_taps;
 use super::timeouts::LOSSES;
@@ -11,10 +11,6 @@ use crate::sim::qp::{Settings, Verb};
 use crate::sim::truth::Place;
 
 pub(super) const ALL: &[Entry] = &[
-    ("mtu", "mtu-black-hole-of-read-responses-at-requester", |lab| read_hole(lab, &[0], true)),
-    ("mtu", "mtu-black-hole-of-read-responses-at-responder", |lab| read_hole(lab, &[1], true)),
-    ("mtu", "mtu-black-hole-of-read-responses-two-taps", |lab| read_hole(lab, &[0, 1], true)),
-    ("mtu", "mtu-black-hole-of-read-responses-beside-writes", |lab| read_hole(lab, &[0], false)),
     ("mtu", "mtu-black-hole-with-small-tails", small_tails),
     ("loss", "loss-beside-slow-receiver", loss_and_rnr),
     ("loss", "loss-beside-congestion", loss_and_marks),
@@ -44,30 +40,6 @@ pub(super) const ALL: &[Entry] = &[
 const HOP: (Node, Node) = (Node::Switch(0), Node::Switch(1));
 const BACK: (Node, Node) = (Node::Switch(1), Node::Switch(0));
 const DATA: Match = Match { data: Some(true), src: None, dst: None, qp: None, over: None, opcode: None };
-
-/// READ responses above 1,500 bytes are lost on their way; small ones arrive, or there are small WRITEs alone.
-fn read_hole(lab: &mut Lab, taps: &[usize], small_reads: bool) {
-    lab.world.line(10 * GBIT);
-    let large = Match { over: Some(1_500), ..Match::default() };
-    lab.world.fault(BACK.0, BACK.1, Fault::always(large, Effect::Drop { ppm: 1_000_000 }));
-    let set = Settings { timeout_ns: 17 * MS, ..settings() };
-    let small = connections(lab, 0, 1, 2, &set);
-    let verb = if small_reads { Verb::Read } else { Verb::Write };
-    lab.world.start(Stream::new(&small, verb, 512, 1_000).gap(200 * US, 100 * US), 0);
-    let big = connections(lab, 0, 1, 3, &set);
-    lab.world.start(Stream::new(&big, Verb::Read, 64 * KB, 10).depth(1), 20 * MS);
-    for host in taps {
-        lab.world.tap_host(*host, ["h0.pcap", "h1.pcap"][*host]);
-    }
-    let pair = lab.pair(0, 1);
-    if small_reads || taps.len() == 2 {
-        lab.expect(&["path.mtu_black_hole"], pair);
-    } else {
-        lab.expect(&["path.mtu_black_hole", "qp.died", "peer.silent"], pair);
-    }
-    lab.also(LOSSES).also(&["qp.died", "peer.silent"]);
-    lab.world.run();
-}
 
 /// Large packets are lost and the short last one of each message arrives: the receiver sends a NAK each time.
 fn small_tails(lab: &mut Lab) {
@@ -153,10 +125,10 @@ fn far_apart_fast(lab: &mut Lab, ahead_ns: [u64; 3]) {
     lab.world.run();
     // All of them, or fewer and "at least".
     let lost = lab.world.facts.lost as f64;
-    lab.figure("packets lost between the taps", vanished_or_more, lost, lost);
+    lab.figure("packets lost between the taps", lost_between, lost, lost);
 }
 
-fn vanished_or_more(report: &serde_json::Value) -> Option<f64> {
+fn lost_between(report: &serde_json::Value) -> Option<f64> {
     sum(report, "loss.between_taps", "vanished")
 }
 

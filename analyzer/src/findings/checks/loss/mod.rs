@@ -164,8 +164,10 @@ pub(super) const BETWEEN: Entry = Entry {
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss between two taps",
     meaning: "Packets that passed one tap did not pass the next tap on their path: they are lost between the two.",
-    computed: "Per pair of taps and host pair: packets that the tap nearer the sender saw and the other did not, between packets that both saw (`taps[].vanished`), without those never retransmitted: these reached the receiver, and the second capture missed them. \
-               Raised from `loss.vanished` packets and the share `loss.ratio` on, critical from `loss.critical_ratio`. Not raised from the share `loss.other_way` on: then flows take several paths, and only one is captured. \
+    computed: "Per pair of taps and host pair: packets that the tap nearer the sender saw and the other did not, between packets that both saw (`taps[].vanished`), without those never retransmitted: these reached the receiver, and the second capture missed them.\n\
+               \n\
+               Raised from `loss.vanished` packets and the share `loss.ratio` on, critical from `loss.critical_ratio`. Not raised from the share `loss.other_way` on: then flows take several paths, and only one is captured.\n\
+               \n\
                The title says \"at least\" where one in a hundred packets was not compared although both taps saw the flow: their clocks differ by more than packets can wait for each other.",
     advice: concat!("Look between these two taps. ", lossless!()),
     caveat: "Taps whose order is not known are not compared. For services that retransmit nothing, a packet missed by the second capture looks lost.",

@@ -99,7 +99,8 @@ fn damage_costs_nothing_that_was_decompressed_before() {
             let outcome = drain(
                 Reader::from_read("x", Box::new(SlowReader { bytes: bytes.clone(), at: 0, part })).unwrap(),
             );
-            assert!(outcome.error.is_some(), "damage at {at}");
+            // Damage at the end may look as if more had to follow.
+            assert!(outcome.error.is_some() || outcome.reader.truncated().is_some(), "damage at {at}");
             outcome.records.len()
         };
         let expected = read(1);
