@@ -6,7 +6,6 @@ use std::borrow::Cow;
 
 use super::catalog::entry;
 use super::finding::{Evidence, Step};
-use super::page::filled;
 use super::{Entry, Finding};
 use crate::analysis::Facts;
 
@@ -93,8 +92,7 @@ pub(super) fn adapt(found: &mut [Finding], infiniband: bool) {
 fn on_infiniband_only(finding: &mut Finding) {
     finding.advice = on_infiniband(&finding.advice);
     if let Some(kind) = entry(finding.id) {
-        let own = filled(kind.caveat);
-        for caveat in finding.caveats.iter_mut().filter(|caveat| **caveat == own) {
+        for caveat in finding.caveats.iter_mut().filter(|caveat| *caveat == kind.caveat) {
             *caveat = on_infiniband(caveat);
         }
         finding.caveats.retain(|caveat| !caveat.is_empty());

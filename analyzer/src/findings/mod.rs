@@ -103,6 +103,7 @@ pub fn check(input: &Input<'_>) -> Vec<Finding> {
     relate::relate(&mut found, relate::cached(peer));
     bound::bound(&mut found, end_ns);
     fabric::adapt(&mut found, input.facts.is_infiniband());
+    page::fill(&mut found);
     order::sort(&mut found, end_ns);
     found
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::catalog::{entries, limits_of};
 use super::checks::died;
 use super::relate::causality;
-use super::{Entry, FAMILIES, Family, bound, order, period, verdict};
+use super::{Entry, FAMILIES, Family, Finding, bound, order, period, verdict};
 use crate::entity::interval;
 use crate::metrics;
 use crate::util::definition::Definition;
@@ -67,6 +67,15 @@ pub(super) fn filled(text: &str) -> String {
         }
     }
     filled
+}
+
+/// Fills in the values of definitions in the texts that findings take over from their kinds.
+pub(super) fn fill(found: &mut [Finding]) {
+    for text in found.iter_mut().flat_map(|one| one.caveats.iter_mut().chain([&mut one.advice])) {
+        if text.contains('{') {
+            *text = filled(text);
+        }
+    }
 }
 
 /// The numbers that no setting changes, by subject, each of which begins with `mark`.

@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use super::command::{Command, Means};
 use super::dedup::{Name, name};
-use super::page::filled;
 use super::{End, Entry, Episode, Evidence, Finding, Impact, Place, Severity, Step, Subject, Unit};
 use crate::analysis::{Flow, FlowId};
 use crate::util::map::Set;
@@ -27,7 +26,7 @@ pub(super) struct Raise {
 impl Raise {
     /// Begins a finding of this kind. `title` is the diagnosis with the most important figure.
     pub(super) fn new(entry: &Entry, severity: Severity, title: String) -> Self {
-        let finding = Finding { advice: filled(entry.advice), ..Finding::new(entry.id, severity, title) };
+        let finding = Finding { advice: entry.advice.to_owned(), ..Finding::new(entry.id, severity, title) };
         Self { finding, caveat: entry.caveat, seen_ns: None, flows_ns: None }
     }
 
@@ -191,7 +190,7 @@ impl Raise {
             self.finding.episodes = vec![Episode { first_ns, last_ns, peak: None }];
         }
         if !self.caveat.is_empty() {
-            self.finding.caveats.push(filled(self.caveat));
+            self.finding.caveats.push(self.caveat.to_owned());
         }
         found.push(self.finding);
     }

@@ -117,7 +117,7 @@ qp_parts as (
                    and date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 2000000 < (select known_to_ms from turns) then sent_packets end) as part_packets,
          sum(case when date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 2000000 >= (select known_from_ms from turns)
                    and date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 2000000 < (select known_to_ms from turns)
-                   and sent_packets is null then 1 else 0 end) as part_gaps, sum(retrying_readings) as part_retrying,
+                   and sent_packets is null then cast(1 as bigint) else cast(0 as bigint) end) as part_gaps, sum(retrying_readings) as part_retrying,
          max(stuck_ns) as part_stuck_ns
   from qp_seconds
   where {rows}

@@ -88,7 +88,7 @@ fn storage(lab: &mut Lab, tapped: usize) {
 fn one_way_reads(lab: &mut Lab, requests: bool) {
     lab.world.line(10 * GBIT);
     let ends = connections(lab, 0, 1, 3, &settings());
-    lab.world.start(Stream::new(&ends, Verb::Read, 200_000, 60).depth(3).gap(300 * US, 200 * US), 0);
+    lab.world.start(Stream::new(&ends, Verb::Read, 200_000, 160).depth(3).gap(300 * US, 200 * US), 0);
     let tap = lab.world.add_tap("one.pcap");
     let [from, to] = if requests { [0, 1] } else { [1, 0] }.map(Node::Switch);
     let channel = lab.world.channel(from, to);
