@@ -369,7 +369,8 @@ fn queue_pairs(
         let is_latest = latest.get(&life.lqpn).is_some_and(|latest| std::ptr::eq(*latest, *life));
         let is_same = |qp: &&mut DeviceQp| {
             // The list names no process once the thread that made the queue pair has ended.
-            let is_of_same = qp.pid.is_none() || qp.pid == life.pid;
+            let is_nameless = qp.pid.is_none() && qp.comm.is_none();
+            let is_of_same = is_nameless || qp.pid == life.pid;
             !life.control.is_over() || is_latest && is_of_same && qp.rqpn == life.rqpn
         };
         if let Some(known) = place.get(&life.lqpn).and_then(|at| qps.get_mut(*at)).filter(is_same) {

@@ -65,9 +65,10 @@ pub(super) fn coverage(devices: &Devices) -> Option<QpContexts> {
 }
 
 impl DeviceQp {
-    /// True if the packets are those of this context: no list has any, or of its readings more are lower bounds.
+    /// True if the packets are those of this context: no list has any, or its count is a lower bound and this one is not.
     fn has_packets_of(&self, of: &ContextSample) -> bool {
-        let is_better = self.ambiguous_readings.is_some_and(|own| own > of.ambiguous)
+        let is_better = of.ambiguous == 0
+            && self.ambiguous_readings.is_some_and(|own| own > 0)
             && of.sent.or(of.received).is_some();
         self.sent_packets.or(self.received_packets).is_none() || is_better
     }

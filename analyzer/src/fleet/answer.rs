@@ -90,7 +90,10 @@ impl Answer {
             return Err(match unset_rows(&summary) {
                 0 => "nothing was recorded in this time range and job: check --from, --to (UTC) and --job"
                     .to_owned(),
-                rows => format!("all that was recorded of this job, {rows} rows, is {UNSET}"),
+                rows => {
+                    let rows = units::plural(rows, "row");
+                    format!("all that was recorded in this time range and job, {rows}, is {UNSET}")
+                }
             });
         }
         let of_hops = matches!(question, Question::Slow | Question::Loss);

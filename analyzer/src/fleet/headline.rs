@@ -280,7 +280,7 @@ pub(super) fn nothing(question: Question, seen: &Coverage, limits: &Limits) -> S
 fn slow(seen: &Coverage) -> String {
     if seen.compared == 0 {
         return format!(
-            "Nothing to compare with: a median takes {COMPARED} pairs of ports or devices of one job, and no job has more than {}; CE marks and retransmissions, which need none, do not stand out",
+            "Nothing to compare with: a median takes {COMPARED} pairs of ports or devices of one job, and no job has more than {}; CE marks, retransmissions and retries need none, and of those that were recorded none stands out",
             seen.most
         );
     }

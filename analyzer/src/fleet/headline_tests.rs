@@ -172,7 +172,7 @@ fn few_pairs_have_nothing_to_compare_with() {
     let slow = |rows| headline_of(Question::Slow, rows);
     assert_eq!(
         slow(vec![pair("latency", "j", 2, 0), pair("CE", "j", 1, 0)]),
-        "Nothing to compare with: a median takes 4 pairs of ports or devices of one job, and no job has more than 2; CE marks and retransmissions, which need none, do not stand out"
+        "Nothing to compare with: a median takes 4 pairs of ports or devices of one job, and no job has more than 2; CE marks, retransmissions and retries need none, and of those that were recorded none stands out"
     );
     assert_eq!(
         slow(vec![pair("latency", "j", 2, 0), pair("latency", "k", 4, 0), pair("CE", "k", 1, 0)]),
@@ -236,7 +236,9 @@ fn rows_of_a_clock_that_was_not_set_are_counted_and_left_out() {
     assert!(scope.ends_with(" UTC; left out: 12 rows of before 2010, as from a host whose clock was not set: --from 1970-01-01T00:00:00Z selects it"), "{scope}");
     some.insert("all_rows".to_owned(), json!(0));
     assert!(
-        of(&some).unwrap_err().starts_with("all that was recorded of this job, 12 rows, is of before 2010")
+        of(&some)
+            .unwrap_err()
+            .starts_with("all that was recorded in this time range and job, 12 rows, is of before 2010")
     );
 }
 

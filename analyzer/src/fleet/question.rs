@@ -378,10 +378,11 @@ impl Chosen {
     fn put_into(&self, text: &str) -> String {
         let from = self.from("first_t").unwrap_or_else(|| "first_t is not null".to_owned());
         let any_clock = Self { from_ns: Some(self.from_ns.unwrap_or(0)), ..self.clone() };
+        let until = Self { from_ns: self.from_ns.filter(|from| *from < FIRST_NS), ..self.clone() };
         let texts = [
             ("{rows}", self.condition()),
             ("{rows_of_any_clock}", any_clock.condition()),
-            ("{rows_until}", Self { from_ns: None, ..self.clone() }.condition()),
+            ("{rows_until}", until.condition()),
             ("{CLOCK_SET}", compared("t", ">=", self.from_ns.map_or(FIRST_NS, |from| from.min(FIRST_NS)))),
             ("{first_in_range}", from),
             ("{SETUP_FAILED}", failed_setup()),

@@ -189,7 +189,9 @@ impl Player {
             tables.take(next_ns, &mut self.state, is_in_range, &mut events);
             played::reached(next_ns);
             let begun_ns = self.state.take_begun();
-            gaps.extend(last_ns.replace(next_ns).zip(begun_ns).filter(|_| is_in_range));
+            // What was not recorded before the chosen time is not missing from it.
+            let before_ns = last_ns.replace(next_ns).map(|ns: u64| ns.max(self.range.0));
+            gaps.extend(before_ns.zip(begun_ns).filter(|_| is_in_range));
             if !is_in_range {
                 continue;
             }
