@@ -65,7 +65,8 @@ pub(super) fn coverage(devices: &Devices) -> Option<QpContexts> {
 }
 
 impl DeviceQp {
-    /// True if the packets are those of this context: no list has any, or its count is a lower bound and this one is not.
+    /// True if the packets are those of this context: no list has any, or its count is a lower bound and this one is
+    /// not.
     fn has_packets_of(&self, of: &ContextSample) -> bool {
         let is_better = of.ambiguous == 0
             && self.ambiguous_readings.is_some_and(|own| own > 0)

@@ -496,8 +496,9 @@ fn check_group(group: &RowGroupMetaData, file: &impl ChunkReader) -> Result<usiz
 /// Checks a row group and prepares reading it.
 fn begin<R: Row>(group: &dyn RowGroupReader, file: &impl ChunkReader) -> Result<Group> {
     let rows = check_group(group.metadata(), file)?;
-    let foreign = group.metadata().columns().iter().map(|column| column.compression());
-    if let Some(codec) = foreign.filter(|codec| !READ.contains(codec)).next() {
+    let mut foreign =
+        group.metadata().columns().iter().map(parquet::file::metadata::ColumnChunkMetaData::compression);
+    if let Some(codec) = foreign.find(|codec| !READ.contains(codec)) {
         return Err(ParquetError::General(format!(
             "compressed with {codec}, which only engines read here: write it with LZ4_RAW"
         )));

@@ -330,7 +330,7 @@ fn the_order_of_the_captures_does_not_choose_the_steps() {
             traffic(&list, 10_000)
         };
         let (mut both, other) = (shifted(first), shifted(second));
-        let known = both.pairs.len() as u32;
+        let known = u32::try_from(both.pairs.len()).unwrap();
         both.pairs.extend(other.pairs.into_iter().map(|mut pair| {
             pair.link = 1;
             pair

@@ -68,6 +68,7 @@ pub(super) struct PortWatch {
     qps_left_out: u64,
     qp_tallies: BTreeMap<u32, (BTreeSet<u32>, Tally)>,
     /// Time, packets and pauses of the port at the latest reading of queue pairs.
+    #[expect(clippy::type_complexity, reason = "explained above, and used here alone")]
     qps_read: Option<(u64, [Option<u64>; 2], [Option<u64>; 8])>,
     /// True once any PSN has advanced: some drivers report only the initial PSNs.
     moving: bool,

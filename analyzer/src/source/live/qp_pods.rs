@@ -1,4 +1,5 @@
-//! Pods and jobs of the processes that create queue pairs, at the time of creation; names of those that did before the run.
+//! Pods and jobs of the processes that create queue pairs, at the time of creation; names of those that did before the
+//! run.
 
 use std::cell::OnceCell;
 

@@ -84,6 +84,7 @@ impl QpProbes {
     ///
     /// # Errors
     /// The reason why queue pairs cannot be followed.
+    #[expect(clippy::too_many_lines, reason = "one program after the other, each with what it needs")]
     pub(super) fn start(root: &HostRoot) -> Result<Self> {
         let modules = Modules::of(root);
         let layout = qp_types::layout(root).map_err(|why| anyhow!(why))?;

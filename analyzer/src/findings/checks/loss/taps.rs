@@ -97,6 +97,7 @@ fn what_is_lost(between: &BetweenTaps<'_>) -> &'static str {
 }
 
 /// Raises loss between taps.
+#[expect(clippy::too_many_lines, reason = "one finding, from its figures to its steps")]
 pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.loss;
     let mut bad = input.facts.between_taps();

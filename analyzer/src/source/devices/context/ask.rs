@@ -348,6 +348,7 @@ impl Asker {
         });
     }
 
+    #[expect(clippy::too_many_lines, reason = "one query and each of its outcomes")]
     fn ask(&mut self, key: &Key, kernel: &dyn Queries, clock: &dyn Clock, now_ns: u64) {
         let Some(qp) = self.qps.get_mut(key) else { return };
         qp.asked_ns = Some(now_ns);
@@ -480,7 +481,8 @@ impl Asker {
 }
 
 impl Qp {
-    /// Its device refuses no other kind of queue pair, if it refuses this one: of all drivers only mlx5 has contexts and
+    /// Its device refuses no other kind of queue pair, if it refuses this one: of all drivers only mlx5 has contexts
+    /// and
     /// kinds without one (DCT).
     fn is_usual(&self, driver: &str) -> bool {
         driver != "mlx5_ib" || matches!(self.kind, Some("RC" | "UC"))
