@@ -340,7 +340,9 @@ fn the_order_of_the_captures_does_not_choose_the_steps() {
         let mut ended: Vec<Record> = both.flowlets.ended.iter().copied().chain(of_other).collect();
         ended.sort_by_key(|record| record.end_ns);
         both.flowlets.ended = EndedFlowlets::default();
-        ended.into_iter().for_each(|record| both.flowlets.ended.push(record));
+        for record in ended {
+            both.flowlets.ended.push(record);
+        }
         both.links.extend(other.links);
         let found = steps(&both, &[]).unwrap();
         assert_eq!(found.links.len(), 2);
