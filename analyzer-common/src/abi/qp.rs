@@ -81,8 +81,7 @@ pub struct QpRecord {
     /// Control group of the calling process, in the unified hierarchy.
     pub cgroup: u64,
     /// Calling process, in the initial PID namespace; in a record of [`kind::QUERIED`] the one that made the queue
-    /// pair,
-    /// or 0.
+    /// pair, or 0.
     pub pid: u32,
     /// Attributes that were given (`enum ib_qp_attr_mask`); of a queue pair that was made, [`BY_PROCESS`] or 0.
     pub mask: u32,

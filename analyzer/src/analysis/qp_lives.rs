@@ -22,10 +22,8 @@ pub struct QpLives {
     /// Records lost because rocescope was late. Unit: records.
     pub dropped: u64,
     /// Runs of probes that the kernel skipped, because another probe or tracing program ran on the same CPU at that
-    /// time:
-    /// at most this number of verbs, events or firmware commands went unseen. Unit: runs. Null: the kernel does not
-    /// count
-    /// them (before 6.7), or the count could not be read.
+    /// time: at most this number of verbs, events or firmware commands went unseen. Unit: runs. Null: the kernel does
+    /// not count them (before 6.7), or the count could not be read.
     pub skipped: Option<u64>,
     /// Queue pairs that there was no room to follow or keep. Unit: queue pairs.
     pub qps_left_out: u64,

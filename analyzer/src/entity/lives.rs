@@ -172,8 +172,7 @@ impl QpControl {
 }
 
 /// The port of a queue pair for management: each port of a device has its own of these numbers (QP0 for subnet
-/// management,
-/// QP1 for general services, GSI). `None` for all others, which are known by their numbers alone.
+/// management, QP1 for general services, GSI). `None` for all others, which are known by their numbers alone.
 #[must_use]
 pub fn own_port(lqpn: u32, port: Option<u32>) -> Option<u32> {
     port.filter(|_| lqpn <= 1)
@@ -208,9 +207,8 @@ pub struct QpEvent {
     /// Number of the queue pair. Null: an event of the port, or the queue pair was not made.
     pub lqpn: Option<u32>,
     /// Asynchronous event (`QP_FATAL`, `PORT_ERR` …), the verb that failed (`modify to RTR`, `destroy`), `RTS to ERR`:
-    /// a
-    /// query found the queue pair in the error state, and no verb had asked for it; or `error reason`: its driver says
-    /// why it is in that state.
+    /// a query found the queue pair in the error state, and no verb had asked for it; or `error reason`: its driver
+    /// says why it is in that state.
     pub event: String,
     /// Reason of an `error reason`: the error syndrome that mlx5's firmware gives (kernel 6.4 and newer), or the
     /// reasons of requester and responder of bnxt_re. Null: another event.

@@ -13,8 +13,7 @@ use crate::host::kernel::KernelVersion;
 const SINCE: KernelVersion = KernelVersion::new(6, 7, 0);
 
 /// File descriptors of the programs of an object that run when a function is entered, and of the links by which they
-/// are
-/// attached; both belong to the object.
+/// are attached; both belong to the object.
 #[derive(Debug, Default)]
 pub(super) struct Skips {
     programs: Vec<RawFd>,

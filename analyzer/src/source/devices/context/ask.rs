@@ -482,8 +482,7 @@ impl Asker {
 
 impl Qp {
     /// Its device refuses no other kind of queue pair, if it refuses this one: of all drivers only mlx5 has contexts
-    /// and
-    /// kinds without one (DCT).
+    /// and kinds without one (DCT).
     fn is_usual(&self, driver: &str) -> bool {
         driver != "mlx5_ib" || matches!(self.kind, Some("RC" | "UC"))
     }
