@@ -53,11 +53,11 @@ fn words(command: &str) -> Vec<String> {
 const SIMULATED: (&str, &str) = ("target/truth", "cargo xtask bench truth ");
 
 /// Makes the captures of this scenario below a folder.
-fn simulate(only: &str, keep: &Path) {
-    let rocescope = binary::path().unwrap();
+fn simulate(only: &str, keep: &Path) -> anyhow::Result<()> {
+    let rocescope = binary::path()?;
     let (only, keep) = (Some(only.to_owned()), Some(keep.to_owned()));
     let options = Options { rocescope, seeds: 1..=1, vary: false, only, keep, jobs: 1 };
-    bench::run(&scenarios::all(), &options).unwrap();
+    bench::run(&scenarios::all(), &options).map(|_| ())
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn pages_show_what_the_program_prints() {
         for DocumentedCommand { command, lines } in shown(&std::fs::read_to_string(&page).unwrap()) {
             if let Some(options) = command.strip_prefix(SIMULATED.1) {
                 let (_, after) = options.split_once("--only ").unwrap();
-                simulate(after.split_whitespace().next().unwrap(), simulated.path());
+                simulate(after.split_whitespace().next().unwrap(), simulated.path()).unwrap();
             }
             // Others need rights, traffic, or a capture that the repository does not have.
             let is_there = ["tests/data/", SIMULATED.0].iter().any(|folder| command.contains(folder));
