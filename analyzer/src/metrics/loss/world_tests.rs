@@ -30,7 +30,7 @@ fn loss_and_reordering_at_the_same_time_are_separated() {
 }
 
 /// Numbers that look like chance, the same in every run. With those of `rocescope_common::random` some sequences show
-/// packets as lost that were only late (3,000 us, seed 3: 21 of 20,000): not mended yet.
+/// packets as lost that were out of order (3,000 us, seed 3: 21 of 20,000): not mended yet.
 struct Chance(u64);
 
 impl Chance {
