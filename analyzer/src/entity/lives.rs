@@ -174,8 +174,8 @@ impl QpControl {
 /// The port of a queue pair for management: each port of a device has its own of these numbers (QP0 for subnet
 /// management, QP1 for general services, GSI). `None` for all others, which are known by their numbers alone.
 #[must_use]
-pub fn own_port(lqpn: u32, port: Option<u32>) -> Option<u32> {
-    port.filter(|_| lqpn <= 1)
+pub fn own_port<N: Into<u64>>(lqpn: N, port: Option<N>) -> Option<N> {
+    port.filter(|_| lqpn.into() <= 1)
 }
 
 /// The transport timeout of this exponent. Unit: ns.

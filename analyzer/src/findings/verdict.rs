@@ -279,11 +279,9 @@ mod tests {
         assert!(
             sentence(&[], &facts).contains("in the flows of the table; 454 packets lost in 7 retired flows")
         );
+        let before = sentence(&[], &facts);
         facts.totals.ecn_data.ce += 300;
         facts.totals.ecn_data.ect0 += 700;
-        let before = sentence(&[], &facts);
-        (facts.totals.ecn_data.ce, facts.totals.ecn_data.ect0) =
-            (facts.totals.ecn_data.ce + 300, facts.totals.ecn_data.ect0 + 700);
         let sentence_now = sentence(&[], &facts);
         assert!(sentence_now.contains("7 retired flows, their CE ratio ") && sentence_now != before);
         facts.totals.retired = Retired::default();

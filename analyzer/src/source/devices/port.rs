@@ -29,6 +29,18 @@ use crate::source::devices::listed::QueuePairs;
 /// Maximum number of queue pairs followed per port.
 const MOST_QPS: usize = 16_384;
 
+/// Counts of a port when its queue pairs were listed.
+#[derive(Clone, Copy, Debug)]
+struct AtList {
+    /// Unix nanoseconds.
+    time_ns: u64,
+    /// Packets; `None` if not counted.
+    sent: Option<u64>,
+    received: Option<u64>,
+    /// Pauses received, by priority, in microseconds.
+    paused_us: [Option<u64>; 8],
+}
+
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the port")]
 #[derive(Debug, Default)]
 pub(super) struct PortWatch {
@@ -67,9 +79,8 @@ pub(super) struct PortWatch {
     sampled: Arc<Vec<QpSample>>,
     qps_left_out: u64,
     qp_tallies: BTreeMap<u32, (BTreeSet<u32>, Tally)>,
-    /// Time, packets and pauses of the port at the latest reading of queue pairs.
-    #[expect(clippy::type_complexity, reason = "explained above, and used here alone")]
-    qps_read: Option<(u64, [Option<u64>; 2], [Option<u64>; 8])>,
+    /// At the latest reading of queue pairs.
+    qps_read: Option<AtList>,
     /// True once any PSN has advanced: some drivers report only the initial PSNs.
     moving: bool,
 }
@@ -211,19 +222,20 @@ impl PortWatch {
 
     pub(super) fn take_qps(&mut self, found: &QueuePairs, time_ns: u64) {
         let value = |name| counted(&self.counters, name).map(|(value, _)| value);
-        let now = ["tx_packets", "rx_packets"].map(value);
-        let paused_us = ethernet::received_us(&self.ethernet);
-        let before = self.qps_read.replace((time_ns, now, paused_us));
+        let [sent, received] = ["tx_packets", "rx_packets"].map(value);
+        let now = AtList { time_ns, sent, received, paused_us: ethernet::received_us(&self.ethernet) };
+        let before = self.qps_read.replace(now);
         let since = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
-        let most = before.and_then(|(_, [sent, received], _)| {
-            let [sent_now, received_now] = now;
-            psn::most(since(sent_now, sent), since(received_now, received))
-        });
-        let from_ns = before.map_or(time_ns, |(then, ..)| then.min(time_ns));
+        let most =
+            before.and_then(|then| psn::most(since(now.sent, then.sent), since(now.received, then.received)));
+        let from_ns = before.map_or(time_ns, |then| then.time_ns.min(time_ns));
         let span_ns = time_ns - from_ns;
-        let paused = before.is_some_and(|(.., before)| {
-            let added =
-                before.iter().zip(&paused_us).map(|(then, now)| now.as_ref()?.checked_sub(*then.as_ref()?));
+        let paused = before.is_some_and(|before| {
+            let added = before
+                .paused_us
+                .iter()
+                .zip(&now.paused_us)
+                .map(|(then, now)| now.as_ref()?.checked_sub(*then.as_ref()?));
             let of_roce = (0..8).zip(added).filter(|(priority, _)| self.priorities >> priority & 1 == 1);
             of_roce.filter_map(|(_, us)| us).any(|us: u64| us as f64 * 1000.0 >= span_ns as f64 * STALL_SHARE)
         });
@@ -289,7 +301,7 @@ impl PortWatch {
             trusts_pcp: self.trusts_pcp,
             active_mtu: self.active_mtu,
             qps: Arc::clone(&self.sampled),
-            qps_ns: self.qps_read.map(|(time_ns, ..)| time_ns),
+            qps_ns: self.qps_read.map(|at| at.time_ns),
             qp_counters: qp_counters.collect(),
             qps_left_out: self.qps_left_out,
         }

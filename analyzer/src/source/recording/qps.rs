@@ -11,7 +11,7 @@ use crate::entity::contexts::{Blamed, ContextSample, Contexts};
 use crate::entity::devices::{PortSample, QpSample, QpSource};
 use crate::entity::lives::{
     DESTROYED, DEVX, ERROR, GONE, KERNEL, Lives, NUMBER_REUSED, PathChoices, QpControl, QpEvent, QpLife,
-    VERBS,
+    VERBS, own_port,
 };
 use crate::entity::owners::QpOwner;
 use crate::host::rdma::nldev::{kind_name, state_name};
@@ -29,7 +29,7 @@ const MOST_ENDED: usize = 4_096;
 type Key = (Shared, u64, Option<u64>);
 
 fn key(device: &Shared, lqpn: u64, port: Option<u64>) -> Key {
-    (device.clone(), lqpn, port.filter(|_| lqpn <= 1))
+    (device.clone(), lqpn, own_port(lqpn, port))
 }
 
 /// Converts a number of a column; `none` if unknown or out of range.
