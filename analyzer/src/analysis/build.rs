@@ -178,6 +178,7 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
         totals.retired.flows += link.retired.flows;
         totals.retired.packets += link.retired.packets;
         totals.retired.bytes += link.retired.bytes;
+        totals.retired.ecn_data.add(link.retired.ecn_data);
     }
     let followed = sample.metrics.loss.as_ref().filter(|_| sample.recording.is_none());
     if let Some(loss) = followed.filter(|_| totals.retired.flows > 0) {

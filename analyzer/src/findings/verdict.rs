@@ -1,7 +1,7 @@
 //! The verdict over all findings: the headline of every view.
 
 use super::{Finding, Severity};
-use crate::analysis::{Ecn, Facts, Flow};
+use crate::analysis::{Facts, Flow};
 use crate::util::definition::definitions;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
@@ -159,7 +159,8 @@ impl<'a> Verdict<'a> {
                 (Some(lost), _) => format!("{} lost in {flows}", plural(lost, "packet")),
                 (None, _) => format!("loss unknown of {flows}"),
             };
-            let marked = retired_marks(facts).map_or_else(String::new, |ratio| {
+            let marked = retired.ecn_data.ce_ratio().filter(|ratio| *ratio >= MARKED);
+            let marked = marked.map_or_else(String::new, |ratio| {
                 format!(", their {} ratio {}", facts.mark(), units::ratio(Some(ratio)))
             });
             self.detail = format!("{} in the flows of the table; {lost}{marked}", self.detail);
@@ -175,15 +176,6 @@ impl<'a> Verdict<'a> {
         let command = here.into_iter().find_map(|step| step.command.clone());
         Some(command.unwrap_or_else(|| format!("rocescope explain {}", worst.id)))
     }
-}
-
-/// Share of marked packets in all retired flows together, from [`MARKED`] on.
-fn retired_marks(facts: &Facts) -> Option<f64> {
-    let sum = |of: fn(&Ecn) -> u64| {
-        of(&facts.totals.ecn_data).saturating_sub(facts.flows.iter().map(|flow| of(&flow.ecn_data)).sum())
-    };
-    let ratio = share(sum(|ecn| ecn.ce), sum(Ecn::capable));
-    (ratio >= MARKED).then_some(ratio)
 }
 
 #[cfg(test)]
@@ -264,12 +256,13 @@ mod tests {
 
     #[test]
     fn what_was_not_evaluated_is_not_healthy() {
-        use crate::analysis::{Options, Retired, fixtures::everything};
+        use crate::analysis::{Ecn, Options, Retired, fixtures::everything};
         let mut facts = Facts::of(&everything(), &Options::default());
         let sentence = |all: &[Finding], facts: &Facts| Verdict::of(all, false).of_judged(facts).sentence();
+        let of_fixture = facts.totals.retired.ecn_data;
         facts.totals.retired = Retired::default();
         assert_eq!(sentence(&[], &facts), "Healthy: no loss, congestion or stall above the thresholds");
-        facts.totals.retired = Retired { flows: 7, ..Retired::default() };
+        facts.totals.retired = Retired { flows: 7, ecn_data: of_fixture, ..Retired::default() };
         assert_eq!(
             sentence(&[], &facts),
             "Healthy: no loss, congestion or stall above the thresholds in the flows of the table; loss unknown of 7 retired flows, their CE ratio 10.0 %"
@@ -279,11 +272,10 @@ mod tests {
         assert!(
             sentence(&[], &facts).contains("in the flows of the table; 454 packets lost in 7 retired flows")
         );
-        let before = sentence(&[], &facts);
-        facts.totals.ecn_data.ce += 300;
-        facts.totals.ecn_data.ect0 += 700;
-        let sentence_now = sentence(&[], &facts);
-        assert!(sentence_now.contains("7 retired flows, their CE ratio ") && sentence_now != before);
+        facts.totals.retired.ecn_data = Ecn { ect0: 949, ce: 51, ..Ecn::default() };
+        assert!(sentence(&[], &facts).ends_with("in 7 retired flows, their CE ratio 5.10 %"));
+        facts.totals.retired.ecn_data = Ecn { ect0: 999, ce: 1, ..Ecn::default() };
+        assert!(sentence(&[], &facts).ends_with("454 packets lost in 7 retired flows"));
         facts.totals.retired = Retired::default();
         for flow in &mut facts.flows {
             (flow.psn, flow.psn_responses) = (None, None);

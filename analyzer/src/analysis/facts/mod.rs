@@ -322,6 +322,9 @@ pub struct Retired {
     pub retransmitted: Option<u64>,
     /// Transport timeouts in them. Unit: timeouts. Null: as `lost`.
     pub timeouts: Option<u64>,
+    /// Their data packets by ECN bits.
+    #[serde(skip)]
+    pub ecn_data: Ecn,
 }
 
 /// Packets by the ECN bits of the innermost IP header. RoCEv1 packets have none and are not included.
