@@ -1,29 +1,74 @@
-//! The crates in the program: their licences, and a software bill of materials in CycloneDX's format.
+//! What the program is made of, its kernel programs, the standard library and the C library included: the licences, and
+//! a software bill of materials in CycloneDX's format.
 
 use super::Release;
 use crate::dist::Target;
+use crate::ebpf_toolchain::EbpfToolchain;
 use crate::run::{cargo, output_of, workspace_root};
+use crate::setup;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::env;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-/// A crate in the program.
+/// The name of the program's own crate.
+const PROGRAM: &str = "rocescope";
+
+/// The name of the crate of the kernel programs, which the program contains as data.
+const KERNEL_PROGRAMS: &str = "rocescope-ebpf";
+
+/// Where the code of a component is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Origin {
+    Repository,
+    Registry,
+    /// Libraries that a compiler brings along.
+    Compiler,
+}
+
+/// A component of the program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Dependency {
     name: String,
+    /// Empty where it is not known.
     version: String,
     licence: String,
-    /// Empty for the crates of this repository.
-    source: String,
-    folder: PathBuf,
-    /// Names and versions of its dependencies.
+    origin: Origin,
+    /// Folder with the text of its licence.
+    folder: Option<PathBuf>,
+    /// Package URLs of its dependencies.
     uses: Vec<String>,
 }
 
-/// The crates that are linked into the program for a target.
+impl Dependency {
+    /// Its package URL.
+    fn purl(&self) -> String {
+        match (self.origin, self.version.as_str()) {
+            (Origin::Compiler, "") => format!("pkg:generic/{}", self.name),
+            (Origin::Compiler, version) => format!("pkg:generic/{}@{version}", self.name),
+            _ => of_crate(&self.name, &self.version),
+        }
+    }
+
+    fn of_compiler(name: &str, version: String, licence: &str) -> Self {
+        let (name, licence) = (name.to_owned(), licence.to_owned());
+        Self { name, version, licence, origin: Origin::Compiler, folder: None, uses: Vec::new() }
+    }
+}
+
+/// The package URL of a crate.
+fn of_crate(name: &str, version: &str) -> String {
+    format!("pkg:cargo/{name}@{version}")
+}
+
+/// The components of the program for a target.
+///
+/// # Errors
+/// cargo or a compiler does not say what it uses.
 pub(crate) fn of_program(target: Target) -> Result<Vec<Dependency>> {
     let metadata = output_of(cargo().args([
         "metadata",
@@ -34,19 +79,64 @@ pub(crate) fn of_program(target: Target) -> Result<Vec<Dependency>> {
         target.triple(),
     ]));
     let metadata: Value = serde_json::from_str(&metadata.context("cargo metadata failed")?)?;
-    // cargo's resolution has features of the whole workspace, and thus crates that are in no program.
-    let tree = output_of(cargo().args([
-        "tree",
-        "--locked",
-        "--package=rocescope",
-        "--features=live",
-        "--edges=normal,no-proc-macro",
-        "--prefix=none",
-        "--format={p}",
-        "--target",
-        target.triple(),
-    ]));
-    Ok(linked(&metadata, "rocescope", &in_tree(&tree.context("cargo tree failed")?)))
+    let program = linked(&metadata, PROGRAM, &tree(PROGRAM, &["--features=live"], target.triple())?);
+    let kernel = linked(&metadata, KERNEL_PROGRAMS, &tree(KERNEL_PROGRAMS, &[], "bpfel-unknown-none")?);
+    with_compilers(program, kernel, &compilers()?)
+}
+
+/// Names and versions of the crates that a package is linked with: cargo's resolution has features of the whole
+/// workspace, and thus crates that are in no program.
+fn tree(package: &str, features: &[&str], target: &str) -> Result<BTreeSet<String>> {
+    let mut command = cargo();
+    command.args(["tree", "--locked", "--package", package, "--edges=normal,no-proc-macro", "--prefix=none"]);
+    let text = output_of(command.args(["--format={p}", "--target", target]).args(features));
+    Ok(in_tree(&text.with_context(|| format!("cargo tree failed for {package}"))?))
+}
+
+/// Versions of the compiler of the program and of that of the kernel programs.
+fn compilers() -> Result<[String; 2]> {
+    let chosen = EbpfToolchain::from_env().or_else(EbpfToolchain::from_record);
+    let chosen = chosen.context("no compiler of the kernel programs is chosen: `cargo xtask setup` does")?;
+    let mut for_kernel = setup::in_toolchain(&chosen.toolchain, "rustc");
+    let version = |command: &mut Command| {
+        let text = output_of(command.arg("--version")).context("rustc does not say its version")?;
+        text.split_whitespace().nth(1).map(str::to_owned).context("rustc says no version")
+    };
+    let program = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    Ok([version(&mut Command::new(program))?, version(&mut for_kernel)?])
+}
+
+/// The crates of the program and of its kernel programs, and what their compilers add to them: the standard library and
+/// the C library (whose version rustc does not say), and the core library of the kernel programs.
+fn with_compilers(
+    program: Vec<Dependency>,
+    kernel: Vec<Dependency>,
+    [of_program, of_kernel]: &[String; 2],
+) -> Result<Vec<Dependency>> {
+    const RUST: &str = "MIT OR Apache-2.0";
+    let std = Dependency::of_compiler("rust-std", of_program.clone(), RUST);
+    let core = Dependency::of_compiler("rust-core-bpf", of_kernel.clone(), RUST);
+    let mut musl = Dependency::of_compiler("musl", String::new(), "MIT");
+    musl.folder = Some(workspace_root().join("xtask/src/package/musl"));
+    let mut all: BTreeMap<String, Dependency> = BTreeMap::new();
+    for one in program.into_iter().chain(kernel).chain([std.clone(), core.clone(), musl.clone()]) {
+        let uses = all.remove(&one.purl()).map_or_else(Vec::new, |before| before.uses);
+        let uses: BTreeSet<String> = uses.into_iter().chain(one.uses).collect();
+        let one = Dependency { uses: uses.into_iter().collect(), ..one };
+        all.insert(one.purl(), one);
+    }
+    let kernel = all.values().find(|one| one.name == KERNEL_PROGRAMS).map(Dependency::purl);
+    let kernel = kernel.with_context(|| format!("cargo metadata does not name {KERNEL_PROGRAMS}"))?;
+    let more = [(PROGRAM, vec![kernel, std.purl()]), ("rust-std", vec![musl.purl()])];
+    for (name, uses) in more.into_iter().chain([(KERNEL_PROGRAMS, vec![core.purl()])]) {
+        let one = all.values_mut().find(|one| one.name == name);
+        let one = one.with_context(|| format!("cargo metadata does not name {name}"))?;
+        one.uses.extend(uses);
+        one.uses.sort();
+    }
+    let mut all: Vec<Dependency> = all.into_values().collect();
+    all.sort();
+    Ok(all)
 }
 
 /// Names and versions in the output of `cargo tree`: `name v1.2.3 (source)`.
@@ -77,10 +167,9 @@ fn linked(metadata: &Value, root: &str, known: &BTreeSet<String>) -> Vec<Depende
             .map(|dependency| text(&dependency["pkg"]))
             .collect()
     };
-    let named = |id: &String| {
-        packages.get(id).map(|package| format!("{}@{}", text(&package["name"]), text(&package["version"])))
-    };
-    let is_known = |id: &String| named(id).is_some_and(|name| known.contains(&name));
+    let named = |id: &String| packages.get(id).map(|one| (text(&one["name"]), text(&one["version"])));
+    let is_known =
+        |id: &String| named(id).is_some_and(|(name, version)| known.contains(&format!("{name}@{version}")));
     let mut open: Vec<String> =
         packages.iter().filter(|(_, package)| package["name"] == root).map(|(id, _)| id.clone()).collect();
     let mut found = BTreeSet::new();
@@ -92,14 +181,16 @@ fn linked(metadata: &Value, root: &str, known: &BTreeSet<String>) -> Vec<Depende
     let described = |id: &String| {
         let package = packages.get(id)?;
         let folder = Path::new(package["manifest_path"].as_str()?).parent()?.to_owned();
-        let mut below: Vec<String> = uses(id).iter().filter(|id| is_known(id)).filter_map(named).collect();
+        let used = uses(id).iter().filter(|id| is_known(id)).filter_map(named).collect::<Vec<_>>();
+        let mut below: Vec<String> = used.iter().map(|(name, version)| of_crate(name, version)).collect();
         below.sort();
+        let origin = if package["source"].is_null() { Origin::Repository } else { Origin::Registry };
         Some(Dependency {
             name: text(&package["name"]),
             version: text(&package["version"]),
             licence: text(&package["license"]),
-            source: text(&package["source"]),
-            folder,
+            origin,
+            folder: Some(folder),
             uses: below,
         })
     };
@@ -110,27 +201,23 @@ fn linked(metadata: &Value, root: &str, known: &BTreeSet<String>) -> Vec<Depende
 
 /// The bill of materials as JSON.
 pub(crate) fn sbom(all: &[Dependency], release: &Release) -> Result<String> {
-    let reference = |name: &str, version: &str| format!("pkg:cargo/{name}@{version}");
     let component = |one: &Dependency| {
-        json!({
-            "type": if one.source.is_empty() { "application" } else { "library" },
-            "bom-ref": reference(&one.name, &one.version),
+        let mut component = json!({
+            "type": if one.name == PROGRAM { "application" } else { "library" },
+            "bom-ref": one.purl(),
             "name": one.name,
-            "version": one.version,
             "licenses": [{ "expression": one.licence.replace('/', " OR ") }],
-            "purl": reference(&one.name, &one.version),
-        })
+            "purl": one.purl(),
+        });
+        if !one.version.is_empty() {
+            component["version"] = json!(one.version);
+        }
+        component
     };
-    let own =
-        all.iter().find(|one| one.name == "rocescope").context("cargo metadata does not name rocescope")?;
+    let own = all.iter().find(|one| one.name == PROGRAM).context("cargo metadata does not name rocescope")?;
     let components: Vec<Value> = all.iter().filter(|one| one.name != own.name).map(component).collect();
-    let depends: Vec<Value> = all
-        .iter()
-        .map(|one| {
-            let on: Vec<String> = one.uses.iter().map(|used| format!("pkg:cargo/{used}")).collect();
-            json!({ "ref": reference(&one.name, &one.version), "dependsOn": on })
-        })
-        .collect();
+    let depends: Vec<Value> =
+        all.iter().map(|one| json!({ "ref": one.purl(), "dependsOn": one.uses })).collect();
     let bom = json!({
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -187,22 +274,18 @@ pub(crate) fn licences(all: &[Dependency]) -> Result<String> {
     let apache = fs::read_to_string(&apache).with_context(|| format!("cannot read {}", apache.display()))?;
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut out = String::from("Licences of the libraries in rocescope\n\n");
-    for one in all.iter().filter(|one| !one.source.is_empty()) {
-        writeln!(out, "{} {}: {}", one.name, one.version, one.licence)?;
-        let mut own = texts_in(&one.folder)?;
+    for one in all.iter().filter(|one| one.origin != Origin::Repository) {
+        let name = format!("{} {}", one.name, one.version);
+        let name = name.trim_end();
+        writeln!(out, "{name}: {}", one.licence)?;
+        let mut own = one.folder.as_deref().map(texts_in).transpose()?.unwrap_or_default();
         if own.is_empty() {
             let is_alike = one.licence.contains("Apache-2.0") && !one.licence.contains("AND");
-            ensure!(
-                is_alike,
-                "{} {} ({}) comes without the text of its licence",
-                one.name,
-                one.version,
-                one.licence
-            );
+            ensure!(is_alike, "{name} ({}) comes without the text of its licence", one.licence);
             own.push(apache.clone());
         }
         for text in own {
-            texts.entry(text).or_default().push(format!("{} {}", one.name, one.version));
+            texts.entry(text).or_default().push(name.to_owned());
         }
     }
     for (text, of) in texts {
@@ -240,9 +323,11 @@ mod tests {
         };
         let uses = |name: &str, kind: Option<&str>| json!({ "pkg": name, "dep_kinds": [{ "kind": kind }] });
         json!({
-            "packages": [package("rocescope", None), package("a", Some("r")), package("b", Some("r")), package("t", Some("r")), package("o", Some("r"))],
+            "packages": [package("rocescope", None), package("rocescope-ebpf", None), package("a", Some("r")),
+                         package("b", Some("r")), package("t", Some("r")), package("o", Some("r"))],
             "resolve": { "nodes": [
                 { "id": "rocescope", "deps": [uses("a", None), uses("o", None), uses("t", Some("dev")), uses("t", Some("build"))] },
+                { "id": "rocescope-ebpf", "deps": [uses("b", None)] },
                 { "id": "a", "deps": [uses("b", None)] },
                 { "id": "b", "deps": [] },
                 { "id": "t", "deps": [] },
@@ -255,14 +340,31 @@ mod tests {
     fn what_is_linked_is_listed_and_nothing_of_tests() {
         // `o` is in the workspace's resolution, but not in the program.
         let known = in_tree("rocescope v1.0.0 (/here)\na v1.0.0\nb v1.0.0 (*)\n\nt v1.0.0\n");
-        let all = linked(&metadata(), "rocescope", &known);
+        let program = linked(&metadata(), PROGRAM, &known);
+        let of_kernel = in_tree("rocescope-ebpf v1.0.0 (/here)\nb v1.0.0\n");
+        let kernel = linked(&metadata(), KERNEL_PROGRAMS, &of_kernel);
+        let all =
+            with_compilers(program, kernel, &["1.95.0".to_owned(), "1.98.0-nightly".to_owned()]).unwrap();
         let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
-        assert_eq!(names, ["a", "b", "rocescope"]);
+        assert_eq!(names, ["a", "b", "musl", "rocescope", "rocescope-ebpf", "rust-core-bpf", "rust-std"]);
         let text = sbom(&all, &Release { version: "1.0.0".to_owned(), epoch: 1_764_088_331 }).unwrap();
         let bom: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(bom["metadata"]["timestamp"], "2025-11-25T16:32:11Z");
         assert_eq!(bom["components"][0]["licenses"][0]["expression"], "MIT OR Apache-2.0");
-        assert_eq!(bom["dependencies"][2]["dependsOn"], json!(["pkg:cargo/a@1.0.0"]));
+        let on = |name: &str| {
+            let all = bom["dependencies"].as_array().unwrap().iter();
+            all.clone().find(|one| one["ref"] == name).unwrap()["dependsOn"].clone()
+        };
+        assert_eq!(
+            on("pkg:cargo/rocescope@1.0.0"),
+            json!(["pkg:cargo/a@1.0.0", "pkg:cargo/rocescope-ebpf@1.0.0", "pkg:generic/rust-std@1.95.0"])
+        );
+        assert_eq!(
+            on("pkg:cargo/rocescope-ebpf@1.0.0"),
+            json!(["pkg:cargo/b@1.0.0", "pkg:generic/rust-core-bpf@1.98.0-nightly"])
+        );
+        assert_eq!(on("pkg:generic/rust-std@1.95.0"), json!(["pkg:generic/musl"]));
+        assert!(licences(&all[2..3]).unwrap().contains("Rich Felker"));
     }
 
     #[test]
@@ -273,8 +375,8 @@ mod tests {
             name: "x".to_owned(),
             version: "1.0.0".to_owned(),
             licence: licence.to_owned(),
-            source: "registry".to_owned(),
-            folder: folder.clone(),
+            origin: Origin::Registry,
+            folder: Some(folder.clone()),
             uses: Vec::new(),
         };
         let given = licences(&[one("MIT OR Apache-2.0")]);
