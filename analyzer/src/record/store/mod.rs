@@ -270,6 +270,10 @@ impl Store {
         let waits =
             self.volume.as_ref().is_some_and(|volume| volume.unwritten() > 0) || !self.held.is_empty();
         if rows.is_empty() && !waits {
+            // A host that falls silent has its last rows sealed in time.
+            if self.is_due(time_ns) {
+                notices.extend(self.seal());
+            }
             return (losses, notices);
         }
         if self.last_ns != 0 && time_ns.abs_diff(self.last_ns) > STEP_NS {

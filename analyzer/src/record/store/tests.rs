@@ -80,6 +80,21 @@ fn a_sealed_file_has_all_rows_where_readers_look_for_them() {
     assert_eq!(fs::read(queued[0].path()).unwrap(), fs::read(&files[0]).unwrap());
 }
 
+#[test]
+fn rows_that_nothing_follows_are_sealed_in_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let rotate = Rotate { time_ns: 10 * SECOND, ..NEVER };
+    let (mut store, _) = open(dir.path(), rotate, Keep::default());
+    store.append(START, rows(START, 3));
+    store.append(START + 9 * SECOND, Rows::default());
+    assert!(!store.take_sealed() && read(dir.path()).0.is_empty());
+    store.append(START + 10 * SECOND, Rows::default());
+    assert!(store.take_sealed());
+    assert_eq!((read(dir.path()).0.len(), read(dir.path()).1.len(), journals(dir.path())), (1, 3, 0));
+    store.append(START + 60 * SECOND, Rows::default());
+    assert!(!store.take_sealed() && journals(dir.path()) == 0);
+}
+
 /// A kill at any byte of the journal loses the interval being written, and nothing before it.
 #[test]
 fn what_a_kill_left_is_sealed_at_the_next_start() {
