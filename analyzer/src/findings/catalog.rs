@@ -7,7 +7,7 @@ use super::fabric::on_ethernet;
 use super::labels::COMMON;
 use super::page::filled;
 use super::{Entry, FAMILIES, Family, Label, LimitMeta};
-use crate::util::definition::number;
+use crate::util::definition::{number, short};
 use crate::util::nearest::nearest;
 
 /// All kinds of findings, by family.
@@ -63,8 +63,17 @@ impl LimitMeta {
         format!("{}.{}", self.table, self.field)
     }
 
+    fn is_time(&self) -> bool {
+        self.field.ends_with("_ns")
+    }
+
+    /// Its default as a sentence has it: `2 s`, `1,000`.
+    fn in_sentence(&self) -> String {
+        short(&number(self.default, self.is_time()))
+    }
+
     pub(super) fn line(&self) -> String {
-        let time = Some(number(self.default, true)).filter(|_| self.field.ends_with("_ns"));
+        let time = Some(number(self.default, true)).filter(|_| self.is_time());
         let time = time.map_or_else(String::new, |time| format!(" ({time})"));
         // Decimals need no grouping; TOML allows that of whole numbers.
         let is_decimal = self.default.contains('.');
@@ -114,15 +123,33 @@ impl Entry {
         if !caveat.is_empty() {
             let _ = write!(text, "\nCaveats: {caveat}\n");
         }
-        filled(&text)
+        with_values(&filled(&text))
     }
+}
+
+/// The text with the default of each threshold behind its first mention: `loss.ratio (0.001)`.
+fn with_values(text: &str) -> String {
+    let mut text = text.to_owned();
+    for limit in limits() {
+        let name = limit.name();
+        if let Some(at) = place(&text, &name) {
+            text.insert_str(at + name.len(), &format!(" ({})", limit.in_sentence()));
+        }
+    }
+    text
 }
 
 /// True if `text` contains `name` as a whole word.
 fn names(text: &str, name: &str) -> bool {
+    place(text, name).is_some()
+}
+
+/// Where `text` contains `name` as a whole word for the first time.
+fn place(text: &str, name: &str) -> Option<usize> {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
-    text.match_indices(name).any(|(at, _)| {
-        let (before, rest) = text.split_at(at);
+    let mut all = text.match_indices(name).map(|(at, _)| at);
+    all.find(|at| {
+        let (before, rest) = text.split_at(*at);
         let after = rest[name.len()..].chars().next();
         !before.ends_with(is_part) && !after.is_some_and(|c| c.is_alphanumeric() || c == '_')
     })
@@ -157,6 +184,13 @@ mod tests {
     fn an_explanation_has_its_own_thresholds() {
         let text = entry("ecn.not_capable").unwrap().text();
         assert!(text.contains("- `ecn.not_capable_ratio` = "), "{text}");
+        assert!(text.contains(" ecn.not_capable_ratio ("), "{text}");
+        let limit = limits().find(|limit| limit.name() == "links.lasting_ns").unwrap();
+        assert_eq!(
+            with_values("links.lasting_nsx, links.lasting_ns."),
+            "links.lasting_nsx, links.lasting_ns (2 s)."
+        );
+        assert_eq!(limit.in_sentence(), "2 s");
         assert!(!text.contains("ecn.congestion_ratio"), "{text}");
         assert!(names("from `loss.ratio` on", "loss.ratio") && !names("loss.ratios", "loss.ratio"));
         assert!(!names("my.loss.ratio", "loss.ratio"));

@@ -34,7 +34,7 @@ impl Definition {
 }
 
 /// A number with its unit, without zeros behind the point.
-fn short(text: &str) -> String {
+pub(crate) fn short(text: &str) -> String {
     match text.split_once(' ') {
         Some((number, unit)) if number.contains('.') => {
             format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
