@@ -28,6 +28,13 @@ impl FlowSet {
         self.0.binary_search(name).is_ok()
     }
 
+    /// Those from one host to another.
+    pub(super) fn between(&self, src: Address, dst: Address) -> &[Name] {
+        let from = self.0.partition_point(|(a, b, _)| (*a, *b) < (src, dst));
+        let own = self.0.get(from..).unwrap_or_default();
+        own.get(..own.partition_point(|(a, b, _)| (*a, *b) == (src, dst))).unwrap_or_default()
+    }
+
     /// All flows, sorted.
     pub fn iter(&self) -> impl Iterator<Item = &Name> {
         self.0.iter()
@@ -139,5 +146,7 @@ mod tests {
         assert_eq!(index.worst(a, b, 18), Some((1, 1)));
         assert_eq!(index.worst(b, a, 19), None);
         assert_eq!(all[1].named.len(), 2);
+        assert_eq!(all[1].named.between(a, b), [(a, b, 17), (a, b, 18)]);
+        assert_eq!(all[2].named.between(a, b), []);
     }
 }

@@ -1,6 +1,8 @@
 //! Retransmission storms.
 
 mod nak_episodes;
+#[cfg(test)]
+mod tests;
 
 use std::cell::LazyCell;
 
@@ -79,7 +81,7 @@ pub(in crate::findings) const STORM: Entry = Entry {
                The share `retry.nak_ratio` suffices between hosts that an info loss.after_tap names: their receivers send sequence-error NAKs for these packets, and the cost is \
                certain whether they were lost or reordered. Retransmissions that follow RNR NAKs do not count there. Its host pairs are one finding, which owns that loss.after_tap.\n\
                \n\
-               Not raised where a loss finding of the same hosts and time owns them, or rnr.slow_receiver does (the share `retry.rnr_share` of them follows RNR NAKs). Queue pairs that \
+               Not raised where a loss finding of the same hosts, direction and time owns them (of READ responses those in the other direction), or rnr.slow_receiver does (the share `retry.rnr_share` of them follows RNR NAKs). Queue pairs that \
                could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode ({EPISODE_GAP_NS} without the signal end one), over {LEAST_NS} at least.",
     advice: concat!(
         "Look for a finding that explains it: loss (upstream, downstream, between taps), rnr.slow_receiver, icrc.errors. Without one, look at timeouts. ",
@@ -186,18 +188,31 @@ pub(super) fn is_during(finding: &Finding, period: &Period) -> bool {
     overlap(&finding.episodes, &[period.episode(None)])
 }
 
+/// True if a finding is about packets of which retransmissions from one host to another are the repair: packets in the
+/// same direction, or READ responses in the other, for which READs are repeated. Loss in one direction does not explain
+/// what the other one retransmits.
+pub(super) fn is_about(facts: &Facts, finding: &Finding, (src, dst): (Address, Address)) -> bool {
+    let lost = |loss: Loss| loss.lost > 0 || loss.after_tap.episodes.or_zero() > 0;
+    let loses_responses = |flow: &Flow| flow.loss_responses.get().is_some_and(lost);
+    !finding.named.between(src, dst).is_empty()
+        || (finding.named.between(dst, src).iter())
+            .any(|(_, _, qp)| facts.to_qp(dst, src, *qp).any(loses_responses))
+}
+
 /// True if another finding between the same hosts explains the retransmissions from one of them to the other.
 fn is_owned<'f, I: Iterator<Item = &'f Finding>>(
-    limits: &Limits,
+    (input, hosts): (&Input<'_>, (Address, Address)),
     pair: &Pair<'_>,
     period: &Period,
     between: impl Fn() -> I,
 ) -> bool {
-    let naks = between().any(nak_episodes::is_downstream_of_tap);
+    let (limits, facts) = (&input.limits.retry, input.facts);
+    let is_of_loss = |one: &Finding| OWNERS.contains(&one.id) && is_about(facts, one, hosts);
+    let naks = between().any(|one| nak_episodes::is_downstream_of_tap(one) && is_of_loss(one));
     between().any(|one| {
         // What owns a loss downstream, such as corruption, owns the NAKs of the receivers.
         let explains = naks && nak_episodes::owns_downstream_loss(one)
-            || OWNERS.contains(&one.id) && one.is_problem()
+            || one.is_problem() && is_of_loss(one)
             || one.id == SLOW_RECEIVER
                 && pair.after_rnr as f64 >= limits.rnr_share * pair.retransmitted as f64;
         explains && is_during(one, period)
@@ -205,9 +220,18 @@ fn is_owned<'f, I: Iterator<Item = &'f Finding>>(
 }
 
 /// Advice about the retransmissions between two hosts, after the other findings.
-fn advice(reordered: u64, hosts: &[(Address, Address)], known: &ByHosts, found: &[Finding]) -> String {
-    let kinds: Set<&str> =
-        hosts.iter().flat_map(|hosts| known.between(found, *hosts)).map(|one| one.id).collect();
+fn advice(
+    facts: &Facts,
+    reordered: u64,
+    hosts: &[(Address, Address)],
+    known: &ByHosts,
+    found: &[Finding],
+) -> String {
+    let explains = |one: &Finding, hosts| !OWNERS.contains(&one.id) || is_about(facts, one, hosts);
+    let mut kinds: Set<&str> = Set::default();
+    for hosts in hosts {
+        kinds.extend(known.between(found, *hosts).filter(|one| explains(one, *hosts)).map(|one| one.id));
+    }
     let why = |id: &&&str| kinds.contains(*id);
     let ids: Vec<&str> = STORM.causes.iter().filter(why).copied().collect();
     let mut parts: Vec<String> = Vec::new();
@@ -241,11 +265,12 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             let pair = Pair::of(facts, &ends, flows, period);
             let ratio = pair.ratio();
             let enough = pair.retransmitted >= limits.packets && ratio >= limits.ratio;
-            (enough && !is_owned(limits, &pair, period, || known.between(found, hosts)))
+            (enough && !is_owned((input, hosts), &pair, period, || known.between(found, hosts)))
                 .then_some((pair, Some(ratio)))
         };
         let Some(judged) = latest(&periods, whole(flows), judge) else { continue };
-        let naks = known.between(found, hosts).find(|one| nak_episodes::is_downstream_of_tap(one));
+        let refused = |one: &&Finding| nak_episodes::is_downstream_of_tap(one) && is_about(facts, one, hosts);
+        let naks = known.between(found, hosts).find(refused);
         let naks = naks.filter(|one| is_during(one, &judged.period)).map(NakEpisodes::of);
         raise(input, &[hosts], &judged, (naks, *not_evaluated), &mut known, found);
     }
@@ -300,7 +325,7 @@ fn raise(
 ) {
     let Evaluated { period, what: storm, episodes } = judged;
     let flows = || storm.flows.iter().map(|(flow, _)| *flow);
-    let advice = advice(storm.reordered, hosts, known, found);
+    let advice = advice(input.facts, storm.reordered, hosts, known, found);
     let (requester, responder) = ends::of_lost(input, flows());
     let mut raise = Raise::new(&STORM, Severity::Warning, headline(input, storm, naks.as_ref(), hosts))
         .advice(&advice)

@@ -1,7 +1,7 @@
 //! Retransmissions after NAKs for packets that passed the tap, which does not show whether they were lost downstream or
 //! reordered: the cost is certain, whatever the reason.
 
-use super::{Pair, STORM, is_during, raise, whole};
+use super::{Pair, STORM, is_about, is_during, raise, whole};
 use crate::analysis::Flow;
 use crate::analysis::loss::Downstream;
 use crate::findings::checks::loss::taps::Ends;
@@ -82,7 +82,7 @@ pub(super) fn check(
     for at in asking {
         let Some((asked, hosts, judged)) = found
             .get(at)
-            .and_then(|one| judge(input, ends, one, |hosts| known.between(found, hosts).any(has)))
+            .and_then(|one| judge(input, ends, one, |hosts| has_owner(input, hosts, &known, found)))
         else {
             continue;
         };
@@ -101,9 +101,13 @@ fn hosts(named: &FlowSet) -> Vec<(Address, Address)> {
     hosts
 }
 
-/// True for a finding that has the retransmissions between its hosts.
-fn has(one: &Finding) -> bool {
-    one.id == STORM.id || owns_downstream_loss(one) || super::OWNERS.contains(&one.id) && one.is_problem()
+/// True if a finding has the retransmissions from one host to another.
+fn has_owner(input: &Input<'_>, hosts: Hosts, known: &ByHosts, found: &[Finding]) -> bool {
+    let has = |one: &Finding| {
+        let is_loss = super::OWNERS.contains(&one.id) && one.is_problem();
+        owns_downstream_loss(one) || (one.id == STORM.id || is_loss) && is_about(input.facts, one, hosts)
+    };
+    known.between(found, hosts).any(has)
 }
 
 /// The NAKs of the receivers of this finding, its hosts whose retransmissions nothing else has, and these.
