@@ -18,8 +18,6 @@ use serde_json::Value;
 /// Scenarios whose report is not correct yet; the table must only shrink. `cargo xtask bench truth` shows the
 /// reasons.
 const NOT_YET: &[&str] = &[
-    // A mixture of path MTUs that is meant looks like one that is not.
-    "clean-three-mtus",
     // One tap cannot tell a clock that is set from a stall.
     "clean-clock-set-forward",
     // READ requests that the network makes twice count as repeated.

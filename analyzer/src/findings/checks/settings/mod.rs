@@ -6,7 +6,7 @@ mod tests;
 mod classes;
 
 use rocescope_common::wire::SkipReason;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::ends;
 use crate::analysis::Flow;
@@ -38,9 +38,9 @@ const MTU_SMALL: Entry = Entry {
     title: "Small path MTU",
     meaning: "Small packets cost header bandwidth and packet rate: at a path MTU of 1024 about 7 % of the link are headers, at 4096 about 2 %, and the NIC handles \
                 four times the packets.",
-    computed: "The path MTU is the payload of FIRST and MIDDLE packets; one of the flows has at least mtu.min_bytes. A warning when another flow of the same link uses at \
-                 least mtu.larger times the path MTU, or when the path MTU is at most mtu.small and the interface MTU (live) has room for at least mtu.larger times that; info when it is at \
-                 most mtu.small and no larger one is observed.",
+    computed: "The path MTU is the payload of FIRST and MIDDLE packets; one of the flows has at least mtu.min_bytes. A warning when one of its two hosts uses at least mtu.larger times the \
+                 path MTU in another flow of the same link, so that the other host or the connection is set otherwise; or when the path MTU is at most mtu.small and the interface MTU (live) has \
+                 room for at least mtu.larger times that. Otherwise info when it is at most mtu.small: hosts that use no other with anybody may be set up so.",
     advice: "Set the interface MTU above the path MTU plus headers (4200 or 9000 for a path MTU of 4096) on hosts and switches, restart the connections, and check \
                active_mtu with `ibv_devinfo`. In applications: perftest -m, UCX_RC_PATH_MTU, the path MTU in the connection request.",
     caveat: "Applications with small messages only do not reveal their path MTU.",
@@ -187,11 +187,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 
 fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.mtu;
-    let mut largest: BTreeMap<&str, u32> = BTreeMap::new();
-    for flow in &input.facts.flows {
-        let most = largest.entry(&flow.link).or_default();
-        *most = flow.path_mtu.unwrap_or(0).max(*most);
-    }
+    let largest = LargestMtus::of(&input.facts.flows);
     let links: Map<_, _> =
         input.facts.links.iter().map(|link| ((link.name.as_str(), link.direction), link.mtu)).collect();
     let port = |flow: &Flow| {
@@ -206,9 +202,9 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
     let [(beside, ..), (jumbo, ..), (alone, ..)] = &mut all;
     let works = all_that_works(found);
     for flow in input.facts.flows.iter().filter(|flow| !works.contains(&(flow.src, flow.dst))) {
-        let (Some(mtu), Some(&most)) = (flow.path_mtu, largest.get(flow.link.as_str())) else { continue };
+        let Some(mtu) = flow.path_mtu else { continue };
         let larger = mtu.saturating_mul(limits.larger);
-        if most >= larger {
+        if largest.of_hosts(flow) >= larger {
             beside.push(flow);
         } else if mtu <= limits.small && port(flow).is_some_and(|port| path_mtu_of(port) >= larger) {
             jumbo.push(flow);
@@ -220,16 +216,17 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
         flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
         let Some(first) = flows.first().filter(|most| most.bytes >= limits.min_bytes) else { continue };
         let smallest = flows.iter().filter_map(|flow| flow.path_mtu).min();
-        let most = largest.get(first.link.as_str()).copied();
+        let by_hosts = severity == Severity::Warning && !at_port;
+        let most = if by_hosts { largest.of_hosts(first) } else { largest.on_link(first) };
         let interface = port(first);
         let largest_small = flows.iter().filter_map(|flow| flow.path_mtu).max();
         let mtu = from_to(smallest.unwrap_or(0), largest_small.unwrap_or(0));
         let users = plural(dedup::count(flows.iter().copied()), "data flow");
-        let room = match (severity, most, interface) {
-            (_, _, Some(port)) if at_port => {
-                format!(" (interface MTU {port} allows {})", path_mtu_of(port))
-            }
-            (Severity::Warning, Some(most), _) => format!(" (others on the link: {most})"),
+        let is_larger = most >= smallest.unwrap_or(0).saturating_mul(limits.larger);
+        let room = match interface {
+            Some(port) if at_port => format!(" (interface MTU {port} allows {})", path_mtu_of(port)),
+            _ if by_hosts => format!(" (its hosts use up to {most})"),
+            _ if is_larger => format!(" (other hosts on the link: {most})"),
             _ => String::new(),
         };
         let diagnosis = format!("Small path MTU: {mtu} bytes in {users}");
@@ -245,6 +242,39 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
             .step("Check the interface MTU; set 4200 or 9000 on hosts and switches.", here.mtu())
             .step("Check active_mtu, and reconnect with a path MTU of 4096.", here.rdma_ports())
             .into(found);
+    }
+}
+
+/// The largest path MTUs on each link: of all flows, and of those of each host. The path MTU of a connection is that of
+/// the end with the smaller one, so that a host which uses a larger one with another peer is not what limits it.
+struct LargestMtus<'a> {
+    links: Map<&'a str, u32>,
+    hosts: Map<(&'a str, Address), u32>,
+}
+
+impl<'a> LargestMtus<'a> {
+    fn of(flows: &'a [Flow]) -> Self {
+        let mut all = Self { links: Map::default(), hosts: Map::default() };
+        for flow in flows {
+            let (Some(mtu), link) = (flow.path_mtu, flow.link.as_str()) else { continue };
+            let of_link = all.links.entry(link).or_default();
+            *of_link = mtu.max(*of_link);
+            for host in [flow.src, flow.dst] {
+                let of_host = all.hosts.entry((link, host)).or_default();
+                *of_host = mtu.max(*of_host);
+            }
+        }
+        all
+    }
+
+    fn on_link(&self, flow: &Flow) -> u32 {
+        self.links.get(flow.link.as_str()).copied().unwrap_or(0)
+    }
+
+    /// Of both ends of a flow.
+    fn of_hosts(&self, flow: &Flow) -> u32 {
+        let of = |host| self.hosts.get(&(flow.link.as_str(), host)).copied().unwrap_or(0);
+        of(flow.src).max(of(flow.dst))
     }
 }
 

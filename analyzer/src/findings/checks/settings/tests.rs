@@ -48,6 +48,30 @@ fn a_small_mtu_is_a_warning_only_beside_a_larger_one() {
 }
 
 #[test]
+fn a_small_mtu_is_a_warning_only_where_one_of_its_hosts_uses_a_larger_one() {
+    let pairs = |pairs: &[(&str, &str, u32)]| {
+        let flows = (0..).zip(pairs).map(|(qp, (src, dst, mtu))| {
+            (fixtures::key(0, src, dst, 100 + qp), Stats { mtu: *mtu, ..bulk(5_000_000) })
+        });
+        fixtures::sample(vec![fixtures::link("eth0", None)], flows.collect())
+    };
+    let small = |all: &[(&str, &str, u32)]| {
+        let found = found(&pairs(all), &Options::default());
+        found.into_iter().find(|one| one.id == "mtu.small").map(|one| (one.severity, one.title))
+    };
+    let apart = small(&[("10.0.0.1", "10.0.0.2", 1024), ("10.0.0.3", "10.0.0.4", 4096)]);
+    let title = "Small path MTU: 1024 bytes in 1 data flow (other hosts on the link: 4096)";
+    assert_eq!(apart, Some((Severity::Info, title.to_owned())));
+    assert_eq!(small(&[("10.0.0.1", "10.0.0.2", 2048), ("10.0.0.3", "10.0.0.4", 4096)]), None);
+    // One receiver of both, and one host that sends one and receives the other.
+    for larger in [("10.0.0.3", "10.0.0.2", 4096), ("10.0.0.3", "10.0.0.1", 4096)] {
+        let one = small(&[("10.0.0.1", "10.0.0.2", 1024), larger]);
+        let title = "Small path MTU: 1024 bytes in 1 data flow (its hosts use up to 4096)";
+        assert_eq!(one, Some((Severity::Warning, title.to_owned())));
+    }
+}
+
+#[test]
 fn a_small_mtu_is_a_warning_on_a_jumbo_port() {
     let on = |interface, mtu| {
         let mut sample = flows(&[Stats { mtu, ..bulk(5_000_000) }]);
