@@ -25,8 +25,6 @@ const NOT_YET: &[&str] = &[
     // Clocks of taps that differ by more packets than are kept.
     "loss-three-taps-fast-queue-pair",
     "loss-three-taps-fast-queue-pair-behind",
-    // The host behind a flapping link is called a straggler, too.
-    "timeouts-flapping-link",
 ];
 
 fn scenario(name: &str) -> Scenario {

@@ -36,7 +36,7 @@ definitions! {
         "Minimum share of the steps in which a host begins before it has received anything, for it to begin by itself",
         "The first steps warm up";
     OWN_SHARE: f64 = 0.5,
-        "Minimum growth of a host's own time over its late start, for the start to be its own doing",
+        "Minimum growth of a host's own time over its late start, for the start to be its own doing; and of the steps over what a host is behind, for them to wait for it",
         "One that explains most of a delay is its reason";
 }
 
@@ -402,6 +402,27 @@ impl View<'_> {
         now.saturating_sub(usual) as f64 >= OWN_SHARE * found.behind_ns as f64
     }
 
+    /// True if steps of a stretch are longer than those outside in which nobody is waited for, by enough of what a host
+    /// is behind: hosts that send each at its own pace do not wait for one another, whoever is last. Unknown where there
+    /// are few such steps, which counts as true.
+    fn lengthens(&self, waits: &[Option<Wait>], range: &Range<usize>, behind_ns: u64) -> bool {
+        let start = |step: &Range<usize>| Some(self.segments.blocks.get(step.start)?.start_ns);
+        let (mut within, mut outside) = (Vec::new(), Vec::new());
+        for (at, pair) in self.segments.steps.windows(2).enumerate() {
+            let [Some(from), Some(to)] = [pair.first(), pair.last()].map(|step| start(step?)) else {
+                continue;
+            };
+            if range.contains(&at) {
+                within.push(to.saturating_sub(from));
+            } else if waits.get(at).is_some_and(Option::is_none) {
+                outside.push(to.saturating_sub(from));
+            }
+        }
+        let enough = within.len().min(outside.len()) >= MIN_STEPS;
+        let (Some(now), Some(usual)) = (median(within), median(outside)) else { return true };
+        !enough || now.saturating_sub(usual) as f64 >= OWN_SHARE * behind_ns as f64
+    }
+
     /// The stretch of steps in which one host is waited for most.
     fn stretch(&self, waits: &[Option<Wait>]) -> Option<(Straggler, Range<usize>)> {
         let mut who: Vec<(StragglerCause, Host)> =
@@ -436,7 +457,10 @@ impl View<'_> {
             return None;
         }
         own.sort_unstable_by_key(|wait| wait.behind_ns);
-        let median = own.get(own.len() / 2)?;
+        let middle = own.get(own.len() / 2)?;
+        if silent && !self.lengthens(waits, &range, middle.behind_ns) {
+            return None;
+        }
         let (why, host) = of;
         let blocks = |at: usize| {
             let step = self.segments.steps.get(at)?;
@@ -448,15 +472,15 @@ impl View<'_> {
             link: self.port,
             why,
             host,
-            peer: median.peer,
-            dest_qp: median.dest_qp,
+            peer: middle.peer,
+            dest_qp: middle.dest_qp,
             certain: why != StragglerCause::Upstream && self.receives(host),
             steps: own.len(),
             of_steps: range.len(),
             changed,
             since_ns: first,
             until_ns: last,
-            behind_ns: median.behind_ns,
+            behind_ns: middle.behind_ns,
         };
         Some((found, range))
     }

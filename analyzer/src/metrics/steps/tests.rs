@@ -128,6 +128,25 @@ fn a_late_host_out_of_sight() {
     assert_eq!((found.host, found.why, found.certain), (host(1), StragglerCause::Upstream, false));
 }
 
+/// Three hosts send once in 100 ms; from step 6 on the third, whose receipts are not seen, does so 30 ms later, and the
+/// others wait for it with their next step or do not.
+#[test]
+fn a_host_that_nobody_waits_for_is_no_straggler() {
+    let found = |others_wait: bool| {
+        let (mut list, mut at) = (Vec::new(), 1000);
+        for step in 0..16 {
+            let late = if step >= 6 { 30 } else { 0 };
+            list.extend([(3, 1, at, at + 3, 2000), (1, 2, at, at + 9, 5000), (2, 1, at + 1, at + 10, 5000)]);
+            list.push((3, 1, at + 12 + late, at + 20 + late, 5000));
+            at += 100 + if others_wait { late } else { 0 };
+        }
+        straggler(&list)
+    };
+    assert_eq!(found(false), None);
+    let waited_for = found(true).unwrap();
+    assert_eq!((waited_for.host, waited_for.why), (host(3), StragglerCause::Upstream));
+}
+
 #[test]
 fn one_slow_step_makes_no_straggler() {
     let mut list = ring(0, 0);
