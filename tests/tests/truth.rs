@@ -18,10 +18,6 @@ use serde_json::Value;
 /// Scenarios whose report is not correct yet; the table must only shrink. `cargo xtask bench truth` shows the
 /// reasons.
 const NOT_YET: &[&str] = &[
-    // One tap cannot tell a clock that is set from a stall.
-    "clean-clock-set-forward",
-    // READ requests that the network makes twice count as repeated.
-    "clean-read-requests-made-twice",
     // Clocks of taps that differ by more packets than are kept.
     "loss-three-taps-fast-queue-pair",
     "loss-three-taps-fast-queue-pair-behind",

@@ -14,6 +14,7 @@ pub(super) mod died;
 pub(super) mod ecn;
 pub(super) mod ends;
 pub(super) mod foreign;
+mod held_up;
 pub(super) mod icrc;
 pub(super) mod job;
 pub(super) mod latency;

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::ptr;
 
 use super::ends;
+use super::held_up::HeldUp;
 use super::loss::Side;
 use super::loss::taps::Ends;
 use crate::analysis::{Flow, TapFlow};
@@ -69,6 +70,8 @@ pub(super) const TIMEOUTS: Entry = Entry {
                - If the path dies between the sender and the tap, no retransmission need pass the tap: silences of at least 100 ms in mid-message, which no gap and no retransmission \
                ends, count where two QPs of the same hosts show them at the same time, or where one lasts for retry.stall_ms and retry.stall_paces times the longest other silence that \
                its flow has in mid-message (`stalls`; not live).\n\
+               - Where nothing at all passed the link meanwhile, and a sender then went on without going back to what was not acknowledged, no timer expired: the clock of the capture was set, or \
+               everything was held up. These are a finding of their own, which is info.\n\
                - One that has not ended counts until the latest data packet of its link. A pause between messages is the job's own.\n\
                \n\
                Figures are those of the latest episode ({EPISODE_GAP_NS} without a timeout end one); of several episodes, shortest and longest silence are those of all, and lost ACKs are not known. \
@@ -105,8 +108,8 @@ fn stalls_alone(input: &Input<'_>, flow: &Flow) -> bool {
 
 /// Flows that fall silent in mid-message together with another flow of the same hosts, or alone for very long, without
 /// a retransmission at any tap: the lost packets did not reach this tap, and pass it for the first time after the
-/// timeout.
-fn stalled<'a>(input: &Input<'a>, timeouts: impl Fn(&Flow) -> u64) -> Vec<&'a Flow> {
+/// timeout. Before them those that were held up with everything else on their link.
+fn stalled<'a>(input: &Input<'a>, timeouts: impl Fn(&Flow) -> u64) -> (Vec<&'a Flow>, Vec<&'a Flow>) {
     let flows = &input.facts.flows;
     let timed_out: Set<Name> = flows.iter().filter(|flow| timeouts(flow) > 0).map(name).collect();
     // A responder is silent where its requester times out.
@@ -131,10 +134,10 @@ fn stalled<'a>(input: &Input<'a>, timeouts: impl Fn(&Flow) -> u64) -> Vec<&'a Fl
         stalls_alone(input, flow) || hosts[&(flow.src, flow.dst)].iter().any(|other| together(flow, other))
     };
     let all = flows.iter().filter(silent).filter(is_stalled);
-    deduplicated(all, |flow| flow.intervals.of(Signal::Stall).iter().map(|interval| interval.count).sum())
-        .into_iter()
-        .map(|(flow, _)| flow)
-        .collect()
+    let stalls = |flow: &Flow| flow.intervals.of(Signal::Stall).iter().map(|interval| interval.count).sum();
+    let held_up = HeldUp::of(input.facts);
+    let stalled = deduplicated(all, stalls).into_iter().map(|(flow, _)| flow);
+    stalled.partition(|flow| held_up.explains(flow))
 }
 
 /// True if the flow is seen at the tap nearest its sender: at later taps, loss or reordering upstream looks like a
@@ -204,7 +207,10 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let ends = Ends::of(input.facts);
     let nearest = input.facts.flows.iter().filter(|flow| nearest_sender(&ends, flow));
     let mut all: Vec<&Flow> = deduplicated(nearest, timeouts).into_iter().map(|(flow, _)| flow).collect();
-    let stalled = stalled(input, timeouts);
+    let (held_up, stalled) = stalled(input, timeouts);
+    if let Some(raise) = HeldUp::of(input.facts).raise(&TIMEOUTS, input, &held_up) {
+        raise.into(found);
+    }
     let periods = if stalled.is_empty() {
         timed(&all, Signal::Timeout, timeouts)
     } else {
@@ -489,6 +495,32 @@ mod tests {
         assert!(found.title.starts_with("2 stalls within a message cost 600 ms"), "{}", found.title);
         assert_eq!((&found.evidence["timeouts"], &found.evidence["stalls"]), (&0.into(), &2.into()));
         assert_eq!(by_id(&stalls(1_000, 1_300), "retry.timeouts"), None, "not at the same time");
+    }
+
+    #[test]
+    fn a_silence_of_everything_on_the_link_may_be_a_clock_that_is_set() {
+        let silence = |from: u64, to: u64| Interval {
+            first_ns: START + from * MS,
+            last_ns: START + to * MS,
+            count: 1,
+            ..Interval::default()
+        };
+        let found = |own: (u64, u64), all: (u64, u64)| {
+            let mut sample = stalls(1_000, 1_000);
+            for flow in sample.metrics.loss.as_mut().unwrap().intervals.flows.values_mut() {
+                if !flow.is_empty() {
+                    *flow = flow.clone().with(Signal::Silence, vec![silence(own.0, own.1)]);
+                }
+            }
+            let flow = sample.metrics.loss.as_mut().unwrap().intervals.flows.get_mut(&7).unwrap();
+            *flow = flow.clone().with(Signal::HeldUp, vec![silence(all.0, all.1)]);
+            by_id(&sample, "retry.timeouts").unwrap()
+        };
+        let all = found((1_000, 1_300), (1_001, 1_300));
+        assert_eq!(all.severity, crate::findings::Severity::Info);
+        assert!(all.title.starts_with("Clock set, or all traffic held up for 299 ms"), "{}", all.title);
+        let before = found((1_000, 1_300), (1_100, 1_300));
+        assert!(before.is_problem() && before.title.starts_with("2 stalls"), "{}", before.title);
     }
 
     #[test]

@@ -80,6 +80,57 @@ fn a_read_repeated_after_silence_is_a_timeout_where_its_responses_are_not_known(
     }
 }
 
+/// READs of four packets, the responses of one of which begin anew after two: the network has made its request twice,
+/// seen here `copied` or only at the responder, or the requester has repeated it.
+#[test]
+fn responses_to_a_read_that_the_network_duplicates_are_duplicates() {
+    let responses = |copied: bool, repeated: bool, earlier: bool| {
+        let mut scene = Scene::new(false);
+        let mut read = |scene: &mut Scene, psn: u32, again: bool| {
+            let ask = |scene: &mut Scene| {
+                scene.wire.dma_len = 4_096;
+                scene.pass(P { opcode: 0x0C, psn, ..DATA });
+                scene.wire.dma_len = UNKNOWN;
+            };
+            let respond = |scene: &mut Scene, count: usize| {
+                for (opcode, psn) in [0x0D, 0x0E, 0x0E, 0x0F].into_iter().zip(psn..).take(count) {
+                    scene.slot = scene.pass(P { opcode, psn, syndrome: 0x1F, ..ANSWER });
+                }
+            };
+            ask(scene);
+            if again && copied {
+                scene.now_ns -= 5 * US;
+                ask(scene);
+            }
+            if again {
+                respond(scene, 2);
+                scene.now_ns += 20 * US;
+            }
+            if again && repeated {
+                ask(scene);
+            }
+            respond(scene, 4);
+        };
+        scene.send(90..100, &[]);
+        read(&mut scene, 100, false);
+        if earlier {
+            // The requester has repeated another READ, so that it may have repeated this one unseen.
+            scene.wire.dma_len = 4_096;
+            scene.pass(P { opcode: 0x0C, psn: 100, ..DATA });
+            scene.wire.dma_len = UNKNOWN;
+        }
+        read(&mut scene, 104, true);
+        read(&mut scene, 108, false);
+        let loss = scene.collector.metrics().flow(scene.slot).responses.unwrap();
+        (loss.mirrored, loss.retransmitted, loss.downstream.count)
+    };
+    assert_eq!(responses(true, false, false), (2, 0, 0));
+    assert_eq!(responses(true, false, true), (2, 0, 0));
+    assert_eq!(responses(false, false, false), (2, 0, 0), "the requester repeats nothing");
+    assert_eq!(responses(false, false, true), (0, 2, 1));
+    assert_eq!(responses(false, true, false), (0, 2, 1));
+}
+
 #[test]
 fn the_rest_of_a_read_is_a_repeated_read_where_the_path_mtu_is_not_known() {
     // The last response that passes, and whether it ends its message; the READ that follows at PSN 103.
@@ -147,6 +198,51 @@ fn a_silence_in_mid_message_is_noted_and_one_between_messages_is_not() {
         let found = intervals.flows.get(&scene.slot).map_or(&[][..], |flow| flow.of(Signal::Stall));
         assert_eq!(found.len(), stalls, "{opcode} {silence_ms}");
         assert!(found.iter().all(|one| (one.first_ns, one.last_ns) == (before_ns, scene.now_ns)));
+    }
+}
+
+/// Nothing passes for 700 ms in mid-message: the clock was set, unless a timer may have ended the silence.
+#[test]
+fn a_silence_of_all_that_no_timer_can_have_ended_may_be_none() {
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    enum Case {
+        Unacknowledged,
+        Acknowledged,
+        AcknowledgedMeanwhile,
+        OthersGoOn,
+        GoesBack,
+    }
+    let held_up = |case: Case| {
+        let mut scene = Scene::new(false);
+        scene.answer(89, 0x1F);
+        scene.send(90..110, &[]);
+        scene.answer(if case == Case::Acknowledged { 109 } else { 99 }, 0x1F);
+        scene.send(110..112, &[]);
+        if case == Case::Acknowledged {
+            scene.answer(111, 0x1F);
+        }
+        let before_ns = scene.now_ns;
+        for meanwhile in 0..7 {
+            scene.now_ns += 100 * MS - 10 * US;
+            match case {
+                Case::AcknowledgedMeanwhile if meanwhile == 0 => scene.answer(111, 0x1F),
+                Case::OthersGoOn => {
+                    let slots = scene.slots;
+                    scene.pass(P { qp: 99, psn: 5 + meanwhile, ..DATA });
+                    scene.slots = slots;
+                }
+                _ => scene.now_ns += 10 * US,
+            }
+        }
+        scene.send(if case == Case::GoesBack { 100..120 } else { 112..120 }, &[]);
+        let intervals = scene.collector.metrics().intervals;
+        let found = intervals.flows.get(&scene.slot).map_or(&[][..], |flow| flow.of(Signal::HeldUp));
+        assert!(found.iter().all(|one| one.first_ns == before_ns), "{case:?}");
+        found.len()
+    };
+    assert_eq!(held_up(Case::Unacknowledged), 1);
+    for case in [Case::Acknowledged, Case::AcknowledgedMeanwhile, Case::OthersGoOn, Case::GoesBack] {
+        assert_eq!(held_up(case), 0, "{case:?}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is known of a packet before it is judged: PSN, times and identification, the NAKs and requests around it; and
 //! the times that distinguish pauses, duplicates and retransmissions.
 
+use rocescope_common::wire::bth::psn_distance;
 use rocescope_common::wire::frame::UNKNOWN;
 
 use super::parallel::Elsewhere;
@@ -16,7 +17,7 @@ definitions! {
     pub(in crate::metrics) DUPLICATE_NS: u64 = 10_000,
         "Maximum time between two packets in a row with the same PSN that are duplicates, without IPv4 identifications that count up, in nanoseconds",
         "A retransmission needs a round trip or a timer (the shortest RNR timer is 10 us)";
-    pub(super) STALL_NS: u64 = 100_000_000,
+    pub STALL_NS: u64 = 100_000_000,
         "Minimum silence in the middle of a message that is none of the sender's own, in nanoseconds",
         "It has the message, and sends it at the rate of its link or of its congestion control: at the lowest rate of DCQCN (1 Mbit/s) a packet of 4,096 bytes every 33 ms";
 }
@@ -46,6 +47,22 @@ impl Request {
     /// Length of the message, where the packet says it.
     pub(super) fn length(self) -> Option<u32> {
         Some(self.bytes).filter(|bytes| *bytes != UNKNOWN)
+    }
+}
+
+/// What the requester of READ responses has asked for more than once, where its requests pass this tap.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AskedAgain {
+    /// Nothing so far.
+    pub(super) nothing: bool,
+    /// The latest READ request that passed twice although the requester sent it once: its PSN and those that it takes.
+    pub(super) duplicate: Option<(u32, u32)>,
+}
+
+impl AskedAgain {
+    /// True if the requester has not asked for the response with this PSN again: the responder got one request twice.
+    pub(super) fn is_not_for(self, psn: u32) -> bool {
+        self.nothing || self.duplicate.is_some_and(|(first, span)| psn_distance(first, psn) < span.max(1))
     }
 }
 
@@ -88,6 +105,8 @@ pub(super) struct Arrival<'a> {
     pub(super) all_acked: Option<u32>,
     /// Time of the last READ response to the flow; `None` if that is unknown.
     pub(super) responded_ns: Option<u64>,
+    /// Of a READ response: what its requester asked for again.
+    pub(super) asked: AskedAgain,
     /// Length of the reordering window, nanoseconds.
     pub(super) window_ns: u64,
     /// Of its PSN on parallel links.

@@ -23,6 +23,7 @@
 //! | 9 | no NAK, and the service (UC) retransmits nothing | [`Reuse`](Cause::Reuse) | nothing |
 //! | 10 | no NAK, and a PSN gap at the PSN or between it and the expected one | [`Upstream`](Cause::Upstream) | the gap's PSNs as lost upstream; a timeout if the sender paused and no NAK names a PSN shortly before |
 //! | 11 | no NAK and no pause, right behind a run of one or two packets | [`Mirror`](Cause::Mirror) | duplicate |
+//! | 11a | READ responses, and all requests for them pass this tap: the requester has repeated nothing, or one of its READ requests passed twice as a duplicate | [`Mirror`](Cause::Mirror) | duplicate: the network duplicated the request, and the responder answered both |
 //! | 12 | no NAK, and the reverse direction is not captured | [`Downstream`](Cause::Downstream) | go-back-N, cause not observed |
 //! | 13 | no NAK in the captured reverse direction for this PSN or one shortly before, after a pause | [`Timeout`](Cause::Timeout) | transport timeout |
 //! | 14 | no NAK for this PSN in the captured reverse direction otherwise | [`Unknown`](Cause::Unknown) | retransmission |
@@ -71,7 +72,7 @@ pub(super) enum Cause {
     ReceiverNotReady,
     /// The transport timer expired, and nothing was missing here.
     Timeout,
-    /// A mirror shows every packet twice.
+    /// A mirror shows every packet twice, or the network duplicates packets.
     Mirror,
     /// Another connection uses the number.
     Reuse,
@@ -129,6 +130,8 @@ pub(super) struct Observation {
     pub(super) reliable: bool,
     /// Packets of the run that ended right before this PSN; `None` when none did.
     pub(super) follows_run: Option<u64>,
+    /// READ responses that the requester has not asked for again.
+    pub(super) not_asked_again: bool,
     /// Packets of the reverse direction are captured.
     pub(super) reverse_captured: bool,
 }
@@ -148,6 +151,7 @@ impl Observation {
             None if !paused && self.follows_run.is_some_and(|packets| packets <= MIRRORED_RUN) => {
                 Cause::Mirror
             }
+            None if self.not_asked_again => Cause::Mirror,
             None if !self.reverse_captured => Cause::Downstream,
             None if paused && !self.nak_before => Cause::Timeout,
             None => Cause::Unknown,
@@ -201,6 +205,7 @@ mod tests {
         pause_ns: 100_000,
         reliable: true,
         follows_run: None,
+        not_asked_again: false,
         reverse_captured: true,
     };
     const NAK: Option<NakKind> = Some(NakKind::SequenceError);
@@ -322,6 +327,14 @@ mod tests {
         assert_eq!(longer.cause(), Cause::Unknown);
         let paused = Observation { follows_run: Some(1), pause_ns: TIMEOUT_PAUSE_NS, ..NOTHING };
         assert_eq!(paused.cause(), Cause::Timeout);
+    }
+
+    #[test]
+    fn cause_row_11a_responses_that_nobody_asked_for_again_answer_a_duplicate() {
+        for (gap_at, cause) in [(false, Cause::Mirror), (true, Cause::Upstream)] {
+            let twice = Observation { not_asked_again: true, reverse_captured: false, gap_at, ..NOTHING };
+            assert_eq!(twice.cause(), cause);
+        }
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Flows that stand within a message at their latest packet, and silences within messages.
 
+use rocescope_common::wire::bth::psn_distance;
 use rocescope_common::wire::opcode::Op;
 
-use super::arrival::STALL_NS;
+pub use super::arrival::STALL_NS;
 use super::signal_intervals::SignalIntervals;
-use super::{Collector, Slot};
+use super::{Collector, PSN_WINDOW, Slot};
+use crate::metrics::pairing::Reverse;
 use crate::util::map::Map;
 
 /// A flow that stands within a message, or whose sender has paused within one.
@@ -27,6 +29,49 @@ impl InMessage {
     }
 }
 
+/// Times in which nothing passed a link, as long as a stall: the latest of each link.
+#[derive(Debug, Default)]
+pub(super) struct LinkSilences(Vec<LinkSilence>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct LinkSilence {
+    last_ns: u64,
+    latest: Option<(u64, u64)>,
+}
+
+impl LinkSilences {
+    /// A packet passes.
+    #[inline(always)]
+    pub(super) fn pass(&mut self, link: u16, now_ns: u64) {
+        match self.0.get_mut(usize::from(link)) {
+            Some(one) => {
+                let before_ns = std::mem::replace(&mut one.last_ns, now_ns);
+                if now_ns.saturating_sub(before_ns) >= STALL_NS && before_ns > 0 {
+                    one.latest = Some((before_ns, now_ns));
+                }
+            }
+            None => self.open(link, now_ns),
+        }
+    }
+
+    #[cold]
+    fn open(&mut self, link: u16, now_ns: u64) {
+        self.0.resize(usize::from(link) + 1, LinkSilence::default());
+        self.0[usize::from(link)].last_ns = now_ns;
+    }
+
+    fn latest(&self, link: u16) -> Option<(u64, u64)> {
+        self.0.get(usize::from(link))?.latest
+    }
+}
+
+/// True if a silence is as long as another within it, but for less than a stall.
+#[must_use]
+pub fn is_but_for(silence: (u64, u64), other: (u64, u64)) -> bool {
+    let length = |(from_ns, to_ns): (u64, u64)| to_ns.saturating_sub(from_ns);
+    silence.0 <= other.0 && other.1 <= silence.1 && length(silence) - length(other) < STALL_NS
+}
+
 /// Gaps within messages, by slot of the flow.
 pub type BySlot = Map<u32, InMessage>;
 
@@ -43,9 +88,16 @@ impl Slot {
 
 impl Collector {
     /// Nothing of a flow passed between these times, longer than ever before within a message, and then its message
-    /// went on with the next packet. The first of them is 0 where nothing had passed; clocks may step backwards.
+    /// went on with the next packet, behind `psn` where it is a request. The first of them is 0 where nothing had
+    /// passed; clocks may step backwards.
     #[cold]
-    pub(super) fn paused(&mut self, number: u32, (from_ns, to_ns): (u64, u64)) {
+    pub(super) fn paused(
+        &mut self,
+        number: u32,
+        (from_ns, to_ns): (u64, u64),
+        psn: Option<u32>,
+        reverse: Reverse,
+    ) {
         let Some(slot) = self.slots.get_mut(number as usize) else { return };
         if from_ns == 0 || from_ns > to_ns {
             return;
@@ -58,6 +110,25 @@ impl Collector {
         if let Some(counts) = self.counts(number) {
             self.intervals.stalled(number, (from_ns, to_ns), counts);
         }
+        let of_link = self.intervals.link(number).and_then(|link| self.silences.latest(link));
+        if let Some(all) = of_link.filter(|all| is_but_for((from_ns, to_ns), *all))
+            && self.is_held_up(psn, reverse, all.0)
+        {
+            self.intervals.held_up(number, all);
+        }
+    }
+
+    /// True if no timer can have ended a silence since this time, behind this PSN of a request or in a response: the
+    /// sender has not gone back to what was not acknowledged, and nobody has asked for the response again.
+    fn is_held_up(&self, psn: Option<u32>, reverse: Reverse, since_ns: u64) -> bool {
+        let Some(other) = self.slots.get(reverse.slot as usize).filter(|_| reverse.paired) else {
+            return false;
+        };
+        let Some(psn) = psn else {
+            return other.requests.time_ns > 0 && other.requests.time_ns <= since_ns;
+        };
+        let acked = other.ack_state().acknowledged();
+        acked.is_some_and(|acked| (1..PSN_WINDOW).contains(&psn_distance(acked, psn)))
     }
 
     /// Flows within a message.

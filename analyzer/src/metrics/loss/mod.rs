@@ -60,10 +60,11 @@ use super::pairing::Reverse;
 use super::timeline::LinkPoints;
 use answers::{Answered, Answers};
 pub(super) use arrival::DUPLICATE_NS;
-use arrival::{Arrival, Nak, Request};
+use arrival::{Arrival, AskedAgain, Nak, Request};
 use cause::SEVERAL_ACKS;
 pub use cause::{PSN_WINDOW, TIMEOUT_PAUSE_NS};
 pub use episode::Episodes;
+use in_message::LinkSilences;
 use parallel::{Member, Parallel};
 pub use result::{GivenUp, Metrics, NakTally, Naks, OTHER_CODES, Retransmission, is_in_vain};
 pub use retired::RetiredLoss;
@@ -226,6 +227,7 @@ pub struct Collector {
     naks: Map<u32, Naks>,
     overlaps: reads::BySlot,
     intervals: Recorder,
+    silences: LinkSilences,
     parallel: Parallel,
     retired: RetiredLoss,
 }
@@ -244,6 +246,7 @@ impl Collector {
             naks: Map::default(),
             overlaps: Map::default(),
             intervals: Recorder::new(bin_ns),
+            silences: LinkSilences::default(),
             parallel: Parallel::default(),
             retired: RetiredLoss::default(),
         }
@@ -261,6 +264,7 @@ impl Collector {
         if self.intervals.is_due(packet.time_ns) {
             self.intervals.mark(packet.time_ns, self.slots.iter().map(|slot| slot.counts));
         }
+        self.silences.pass(packet.link, packet.time_ns);
         let op = Op::of(packet.opcode);
         if op.any(Op::REQUEST | Op::RESPONSE) {
             self.sequence(packet, op, reverse);
@@ -466,10 +470,10 @@ impl Collector {
             advances
         };
         if smooth && !repeated_read && loss.as_mut().is_none_or(&mut advances) {
-            let before_ns = latest.time_ns;
+            let (before_ns, before) = (latest.time_ns, (!response).then_some(latest.psn));
             latest.passed(psn, id, now, true);
             if now.wrapping_sub(before_ns) > slot.pace_ns && !op.has(Op::STARTS) {
-                self.paused(packet.slot, (before_ns, now));
+                self.paused(packet.slot, (before_ns, now), before, reverse);
             }
         } else {
             self.anomaly(packet, op, reverse, repeated_read);
@@ -485,8 +489,10 @@ impl Collector {
         let acked = answers_of.and_then(|slot| slot.ack_state().acknowledged());
         let several = answers_of.is_some_and(|slot| slot.acks >= SEVERAL_ACKS);
         let responded_ns = answers_of.map(|slot| slot.responses.time_ns);
-        let Some(slot) = slots.get_mut(packet.slot as usize) else { return };
         let response = op.has(Op::RESPONSE);
+        let asks = answers_of.filter(|_| response && reverse.paired);
+        let asked = asks.map_or_else(AskedAgain::default, Slot::asked_again);
+        let Some(slot) = slots.get_mut(packet.slot as usize) else { return };
         let smooth = is_smooth(packet);
         let is_partial = slot.request_loss.as_ref().is_some_and(|sequence| sequence.is_partial(psns(packet)));
         let (naks, reverse_captured) = match answers.get(slot.reverse as usize) {
@@ -534,6 +540,7 @@ impl Collector {
             answers_slot: reverse.slot,
             all_acked: acked.filter(|_| several),
             responded_ns,
+            asked,
             window_ns: *window_ns,
             elsewhere,
         };

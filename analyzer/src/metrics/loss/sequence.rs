@@ -77,6 +77,8 @@ pub(super) struct Sequence {
     stuck_request: Request,
     /// PSN of the READ request that it repeated last, if nothing else followed.
     reread: Option<u32>,
+    /// The latest READ request that passed twice as a duplicate: its PSN and those that it takes.
+    duplicate_read: Option<(u32, u32)>,
     /// Times of the last two restarts, the latest last, Unix nanoseconds.
     restarts_ns: [u64; 2],
     /// The silence before a timeout that is not recorded yet.
@@ -133,6 +135,7 @@ impl Sequence {
             stuck: 0,
             stuck_request: Request::default(),
             reread: None,
+            duplicate_read: None,
             restarts_ns: [0; 2],
             silence: None,
             answered: None,
@@ -213,6 +216,9 @@ impl Sequence {
     pub(super) fn behind(&mut self, arrival: &Arrival<'_>) {
         if self.is_duplicate(arrival) {
             self.metrics.mirrored += 1;
+            if arrival.read {
+                self.duplicate_read = Some((arrival.psn, arrival.span));
+            }
             self.mark_possibly_reordered(arrival);
             return;
         }
@@ -579,22 +585,6 @@ impl Sequence {
         if resumed && rest > 0 {
             let start = run.last.wrapping_add(1) & MASK24;
             self.skipped_by_run(arrival, start, rest, run.start_id);
-        }
-    }
-
-    /// Go-back-N or selective retransmission, where the run shows which.
-    fn classify(&mut self, run: &PsnRun, frontier: u32, resumed: bool) {
-        let reach = psn_distance(run.start, frontier);
-        if reach <= 1 {
-            return;
-        }
-        let last = psn_distance(run.start, run.last);
-        let whole = if resumed { u64::from(reach) } else { u64::from(last) + 1 };
-        // Some of the retransmissions may be lost again.
-        if run.packets >= 2 && run.packets * 4 >= whole * 3 {
-            self.go_back_n += 1;
-        } else if resumed && run.packets * 2 <= whole {
-            self.selective += 1;
         }
     }
 }

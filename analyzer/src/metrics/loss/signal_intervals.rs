@@ -71,6 +71,9 @@ pub enum Signal {
     StallWait,
     /// The latest silences of both, each by itself: from the packet before to the packet behind it.
     Silence,
+    /// The latest times, each by itself, in which nothing passed the link of a flow that stands within a message and
+    /// whose timer cannot have ended it: the clock of the capture was set, or everything was held up.
+    HeldUp,
     /// From RNR NAKs to the retransmissions they delay, nanoseconds.
     RnrWait,
     /// Length of episodes of loss upstream, nanoseconds.
@@ -131,7 +134,7 @@ impl FlowSignalIntervals {
         let all = self.0.as_deref().map_or(&[][..], Vec::as_slice).iter();
         // A silence has no count of its own.
         let own = all.filter(move |(signal, _)| {
-            *signal != Signal::Silence && (*signal == Signal::CeMarked) == capable
+            !matches!(signal, Signal::Silence | Signal::HeldUp) && (*signal == Signal::CeMarked) == capable
         });
         let ends = |interval: &Interval| {
             [(interval.first_ns, interval.at_first), (interval.last_ns, interval.at_last)]
@@ -153,11 +156,11 @@ impl FlowSignalIntervals {
         for (signal, count) in [(Signal::Stall, 1), (Signal::StallWait, last_ns - first_ns)] {
             interval::add(Interval { count, ..interval }, self.of_mut(signal), first_ns);
         }
-        self.add_silence((first_ns, last_ns));
+        self.add_silence(Signal::Silence, (first_ns, last_ns));
     }
 
-    fn add_silence(&mut self, (first_ns, last_ns): (u64, u64)) {
-        let silences = self.of_mut(Signal::Silence);
+    fn add_silence(&mut self, signal: Signal, (first_ns, last_ns): (u64, u64)) {
+        let silences = self.of_mut(signal);
         if silences.len() >= MOST_SILENCES {
             silences.pop_front();
         }
@@ -433,7 +436,12 @@ impl Recorder {
 
     /// Nothing of a flow passed between two times, which [`Signal::TimeoutWait`] or [`Signal::StallWait`] counts.
     pub(super) fn silence(&mut self, slot: u32, times: (u64, u64)) {
-        self.flows.entry(slot).or_default().add_silence(times);
+        self.flows.entry(slot).or_default().add_silence(Signal::Silence, times);
+    }
+
+    /// Nothing passed the link of a flow between two times; see [`Signal::HeldUp`].
+    pub(super) fn held_up(&mut self, slot: u32, times: (u64, u64)) {
+        self.flows.entry(slot).or_default().add_silence(Signal::HeldUp, times);
     }
 
     /// The link of a flow.

@@ -4,6 +4,7 @@
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;
 
+use super::arrival::AskedAgain;
 use super::latest::Latest;
 use super::sequence::Sequence;
 use super::signal_intervals::Counts;
@@ -58,6 +59,12 @@ impl Slot {
             answered_something: false,
             sizes: self.sizes,
         }
+    }
+
+    /// What its requester has asked for again, of its requests that passed here.
+    pub(super) fn asked_again(&self) -> AskedAgain {
+        let nothing = AskedAgain { nothing: self.requests.time_ns > 0, duplicate: None };
+        self.request_loss.as_ref().map_or(nothing, |sequence| sequence.asked_again())
     }
 
     /// Loss in its flow.

@@ -3,11 +3,11 @@
 use rocescope_common::wire::bth::{MASK24, psn_distance};
 use rocescope_common::wire::frame::UNKNOWN;
 
-use super::super::arrival::{Arrival, Nak};
+use super::super::arrival::{Arrival, AskedAgain, Nak};
 use super::super::cause::{Cause, NAK_REACTION_NS, NakKind, Observation, TIMEOUT_PAUSE_NS};
 use super::super::gaps::{Fill, FilledGap, Gap};
 use super::super::parallel::{Elsewhere, Member, Parallel};
-use super::super::result::GivenUp;
+use super::super::result::{GivenUp, Metrics};
 use super::super::state::{PsnRun, State};
 use super::Sequence;
 use super::acked::reaches;
@@ -233,8 +233,32 @@ impl Sequence {
             pause_ns: run.pause_ns,
             reliable: self.reliable,
             follows_run: self.previous.filter(|(last, _)| *last == right_before).map(|(_, packets)| packets),
+            not_asked_again: arrival.asked.is_not_for(run.start),
             // A peer that never answers: its requester goes back to its first request, where answers of others pass.
             reverse_captured: arrival.reverse_captured || arrival.others_answer && paused && from_first,
+        }
+    }
+
+    /// What the requester of READ responses, whose requests these are, has asked for again.
+    pub(in crate::metrics::loss) const fn asked_again(&self) -> AskedAgain {
+        let Metrics { retransmitted, rereads, lost, .. } = self.metrics;
+        let nothing = retransmitted + rereads + lost == 0 && matches!(self.state, State::Advancing);
+        AskedAgain { nothing, duplicate: self.duplicate_read }
+    }
+
+    /// Go-back-N or selective retransmission, where the run shows which.
+    pub(super) fn classify(&mut self, run: &PsnRun, frontier: u32, resumed: bool) {
+        let reach = psn_distance(run.start, frontier);
+        if reach <= 1 {
+            return;
+        }
+        let last = psn_distance(run.start, run.last);
+        let whole = if resumed { u64::from(reach) } else { u64::from(last) + 1 };
+        // Some of the retransmissions may be lost again.
+        if run.packets >= 2 && run.packets * 4 >= whole * 3 {
+            self.go_back_n += 1;
+        } else if resumed && run.packets * 2 <= whole {
+            self.selective += 1;
         }
     }
 
