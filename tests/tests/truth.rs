@@ -19,7 +19,6 @@ use serde_json::Value;
 /// reasons.
 const NOT_YET: &[&str] = &[
     // Clocks of taps that differ by more packets than are kept.
-    "loss-three-taps-fast-queue-pair",
     "loss-three-taps-fast-queue-pair-behind",
 ];
 

@@ -10,7 +10,7 @@ use rocescope_common::random::GOLDEN;
 
 /// Packets that wait for being seen elsewhere, per flow: at first and at most.
 const FIRST_PLACES: usize = 256;
-const MAX_PLACES: usize = 1 << 17;
+const MAX_PLACES: usize = MAX_WAITING / 2;
 /// Places looked at for a packet.
 const PROBES: usize = 16;
 /// Packets that all taps saw, remembered to know duplicates of them.
@@ -97,9 +97,25 @@ fn recent(id: u64) -> usize {
     (id.wrapping_mul(GOLDEN) >> 32) as usize % RECENT
 }
 
-/// Packets that wait for a further tap, with `room` for more places.
-const fn first(room: usize) -> u32 {
-    if room > MAX_WAITING / 2 { FIRST } else { FIRST_CROWDED }
+/// Room for packets that wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// Places that may be added.
+    places: usize,
+    /// Packets of a flow that wait for a further tap.
+    first: u32,
+}
+
+impl Room {
+    /// `awaited`: a tap has not shown any packet of any flow yet, so that its clock is behind by as much.
+    pub(super) const fn new(places: usize, awaited: bool) -> Self {
+        let first = match (places > MAX_WAITING / 2, places > MAX_WAITING / 4) {
+            (_, true) if awaited => u32::MAX,
+            (true, _) => FIRST,
+            _ => FIRST_CROWDED,
+        };
+        Self { places, first }
+    }
 }
 
 impl Group {
@@ -135,9 +151,8 @@ impl Group {
         self.until_look = 0;
     }
 
-    /// A packet passed a tap. `room`: places that may be added.
-    /// `taps`: how many there are, as far as that is known.
-    pub(super) fn packet(&mut self, tap: usize, taps: usize, arrived: &TapPacket, room: usize) {
+    /// A packet passed a tap. `taps`: how many there are, as far as that is known.
+    pub(super) fn packet(&mut self, tap: usize, taps: usize, arrived: &TapPacket, room: Room) {
         let &TapPacket { id, time_ns, .. } = arrived;
         let Some(count) = self.counts.get_mut(tap) else { return };
         *count = count.wrapping_add(1);
@@ -149,7 +164,7 @@ impl Group {
             return self.count_duplicate(tap);
         }
         if self.entries.is_empty() {
-            if room < FIRST_PLACES {
+            if room.places < FIRST_PLACES {
                 return;
             }
             self.entries = vec![FREE; FIRST_PLACES];
@@ -219,7 +234,7 @@ impl Group {
         at: usize,
         tap: usize,
         arrived: &TapPacket,
-        (place, again, taps, room): (u32, bool, usize, usize),
+        (place, again, taps, room): (u32, bool, usize, Room),
     ) {
         let Some(entry) = self.entries.get_mut(at) else { return };
         if entry.taps & COPY != 0 {
@@ -243,7 +258,7 @@ impl Group {
         let seen = *entry;
         let known = self.links.len();
         let one_more =
-            known < taps.min(MAX_TAPS) && place <= first(room) || known < MAX_TAPS && place <= FIRST_UNKNOWN;
+            known < taps.min(MAX_TAPS) && place <= room.first || known < MAX_TAPS && place <= FIRST_UNKNOWN;
         if seen.is_at(known) && !one_more {
             *entry = FREE;
             self.used -= 1;
@@ -299,21 +314,21 @@ impl Group {
     }
 
     /// Decides on packets that have waited for long, and takes more memory where that is too little.
-    fn make_room(&mut self, room: usize) {
+    fn make_room(&mut self, room: Room) {
         #[cfg(test)]
         {
             self.looks += 1;
         }
         let mut entries = std::mem::take(&mut self.entries);
         for entry in &mut entries {
-            if entry.id != 0 && self.is_over(entry, first(room)) {
+            if entry.id != 0 && self.is_over(entry, room.first) {
                 let gone = std::mem::replace(entry, FREE);
                 self.used -= 1;
                 self.settle(&gone);
             }
         }
         let places = entries.len();
-        if self.used * 4 > places && places < MAX_PLACES && places <= room {
+        if self.used * 4 > places && places < MAX_PLACES && places <= room.places {
             self.entries = vec![FREE; places * 2];
             self.used = 0;
             for entry in entries.into_iter().filter(|entry| entry.id != 0) {

@@ -2,7 +2,7 @@
 //!
 //! Packets are recognised by PSN, opcode and, in IPv4, identification. Clocks need not agree: a packet waits
 //! until the other tap sees it, however much later its time is. A waiting packet takes 72 bytes; all
-//! of them at most 72 MiB, 9 MiB per flow. Packets that find no room are not evaluated.
+//! of them at most 72 MiB, half of that per flow. Packets that find no room are not evaluated.
 
 mod common;
 mod group;
@@ -22,7 +22,7 @@ use super::packet::{Packet, PacketExtras};
 use common::{Common, Ends};
 pub use common::{LatestOfSize, MissingAtTap};
 pub(super) use group::DEFINITIONS as OF_FLOWS;
-use group::{Group, TapPacket};
+use group::{Group, Room, TapPacket};
 use header::{Body, MAX_TAPS};
 pub use header::{Header, HeaderPair, Resized};
 pub use series::Series;
@@ -214,7 +214,8 @@ impl Collector {
         } else {
             let id =
                 1 << 63 | u64::from(packet.psn) << 32 | u64::from(packet.opcode) << 16 | u64::from(number);
-            let room = MAX_WAITING.saturating_sub(self.waiting);
+            let awaited = self.links.len() < self.taps.min(MAX_TAPS);
+            let room = Room::new(MAX_WAITING.saturating_sub(self.waiting), awaited);
             let tap = usize::from(tap);
             let number = group.headers.number(tap, Header::of(packet, contents));
             let arrived = TapPacket::new(id, packet.time_ns, Body::of(packet, contents), number);
