@@ -5,16 +5,16 @@ use std::sync::mpsc::{channel, sync_channel};
 use std::thread;
 
 use serde::Serialize;
-use serde_json::Serializer;
-use serde_json::ser::{CompactFormatter, Formatter};
 
 use crate::analysis::{Facts, Flow, Source, Totals, Window};
 use crate::report::{Evaluation, Options, Report, SCHEMA};
 use crate::sample::Sample;
 use crate::util::background;
+use writer::JsonWriter;
 
-/// Bytes that are written at once. serde_json writes a report in pieces of some bytes, a million of them for 20,000
-/// flows.
+mod writer;
+
+/// Bytes that are written at once. A report is made in pieces of some bytes, a million of them for 20,000 flows.
 const BUFFER: usize = 1 << 16;
 
 /// Writes the report over several lines, indented by two spaces, with a line end (`--output json`).
@@ -22,7 +22,7 @@ const BUFFER: usize = 1 << 16;
 /// # Errors
 /// The error of writing to `out`.
 pub fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
-    write_as(report, out, Indented::default())
+    write_as(report, Some(0), out)
 }
 
 /// Flows from which on two threads write a report: for fewer, starting one takes as long.
@@ -63,8 +63,7 @@ fn write_while(
     const NONE: &[u8] = b"\n  \"flows\": []";
     let mut head = Vec::new();
     let Facts { source, window, totals, .. } = &facts;
-    Head { schema: SCHEMA, source, window, totals }
-        .serialize(&mut Serializer::with_formatter(&mut head, Indented::default()))?;
+    Head { schema: SCHEMA, source, window, totals }.serialize(&mut JsonWriter::new(Some(0), &mut head))?;
     Escaping::new(&mut *out).write_all(head.strip_suffix(b"\n}").unwrap_or(&head))?;
     out.write_all(b",")?;
     out.write_all(&NONE[..NONE.len() - 1])?;
@@ -122,11 +121,11 @@ fn by_two(flows: &[Flow], out: &mut impl Write) -> io::Result<()> {
 
 /// Flows as elements of a list in an object, in a buffer that is reused.
 fn text_of(flows: &[Flow], mut first: bool, mut text: Vec<u8>) -> io::Result<Vec<u8>> {
-    const LIST: Indented = Indented { depth: 2, has_value: false };
     text.clear();
+    let mut list = JsonWriter::new(Some(2), &mut text);
     for flow in flows {
-        LIST.line(&mut text, std::mem::take(&mut first))?;
-        flow.serialize(&mut Serializer::with_formatter(&mut text, LIST))?;
+        list.element(std::mem::take(&mut first))?;
+        flow.serialize(&mut list)?;
     }
     Ok(text)
 }
@@ -136,88 +135,14 @@ fn text_of(flows: &[Flow], mut first: bool, mut text: Vec<u8>) -> io::Result<Vec
 /// # Errors
 /// The error of writing to `out`.
 pub fn write_line(report: &Report, out: &mut impl Write) -> io::Result<()> {
-    write_as(report, out, CompactFormatter)
+    write_as(report, None, out)
 }
 
-fn write_as(report: &Report, out: &mut impl Write, format: impl Formatter) -> io::Result<()> {
+fn write_as(report: &Report, depth: Option<usize>, out: &mut impl Write) -> io::Result<()> {
     let mut buffer = BufWriter::with_capacity(BUFFER, Escaping::new(out));
-    report.serialize(&mut Serializer::with_formatter(&mut buffer, format))?;
+    report.serialize(&mut JsonWriter::new(depth, &mut buffer))?;
     buffer.write_all(b"\n")?;
     buffer.flush()
-}
-
-/// The layout of serde_json's `PrettyFormatter`, with a line end and its indentation in one piece.
-#[derive(Clone, Copy, Default)]
-struct Indented {
-    depth: usize,
-    has_value: bool,
-}
-
-impl Indented {
-    /// Behind a comma, as many levels as a report has, and more.
-    const LINE: &str = ",\n                                                                ";
-
-    fn begin(&mut self) {
-        self.depth += 1;
-        self.has_value = false;
-    }
-
-    fn line<W: ?Sized + Write>(&self, out: &mut W, first: bool) -> io::Result<()> {
-        let most = (Self::LINE.len() - 2) / 2;
-        let line = Self::LINE.as_bytes().get(usize::from(first)..2 + 2 * self.depth.min(most));
-        out.write_all(line.unwrap_or_default())?;
-        (most..self.depth).try_for_each(|_| out.write_all(b"  "))
-    }
-
-    fn end<W: ?Sized + Write>(&mut self, out: &mut W, close: &[u8]) -> io::Result<()> {
-        self.depth = self.depth.saturating_sub(1);
-        if self.has_value {
-            self.line(out, true)?;
-        }
-        out.write_all(close)
-    }
-}
-
-impl Formatter for Indented {
-    fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.begin();
-        out.write_all(b"[")
-    }
-
-    fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.end(out, b"]")
-    }
-
-    fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
-        self.line(out, first)
-    }
-
-    fn end_array_value<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
-        self.has_value = true;
-        Ok(())
-    }
-
-    fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.begin();
-        out.write_all(b"{")
-    }
-
-    fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.end(out, b"}")
-    }
-
-    fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
-        self.line(out, first)
-    }
-
-    fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        out.write_all(b": ")
-    }
-
-    fn end_object_value<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
-        self.has_value = true;
-        Ok(())
-    }
 }
 
 /// Escapes DEL and the control characters above it (U+0080 to U+009F), which JSON may have as they are and some
@@ -294,22 +219,9 @@ impl<W: Write> Write for Escaping<'_, W> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::analysis::fixtures::everything;
     use crate::report;
-
-    #[test]
-    fn the_layout_is_that_of_serde_json() {
-        let deep =
-            (0..40).fold(json!({ "end": [] }), |inner, n| json!({ "n": n, "inner": [inner, {}, null] }));
-        for value in [json!([]), json!({}), json!([1, [], [2.5, "a"], { "b": { "c": [{}] } }]), deep] {
-            let mut out = Vec::new();
-            value.serialize(&mut Serializer::with_formatter(&mut out, Indented::default())).unwrap();
-            assert_eq!(String::from_utf8(out).unwrap(), serde_json::to_string_pretty(&value).unwrap());
-        }
-    }
 
     /// The findings that a report has.
     fn judged(report: &Report) -> impl Fn(&Facts) -> Evaluation + Sync {
