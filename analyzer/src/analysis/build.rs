@@ -4,13 +4,14 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::analysis::entropy::{QpSpread, Weights};
 use crate::analysis::facts::Places;
 use crate::analysis::flow::less;
 use crate::analysis::spray::Planes;
 use crate::analysis::{
-    Dscp, Ecn, Facts, Flow, FlowId, Imbalance, Link, Lost, MultiTapCounts, Options, Overlap, Recorded,
-    Skipped, Source, Totals, Window, device, device_qp, direction_balance, ecmp, ecn, entropy, flow,
-    imbalance, nccl, paths, qp_context, qp_lives, qp_paths, same_path, taps, traffic, upstream,
+    Dscp, Ecmp, Ecn, Entropy, Facts, Flow, FlowId, Imbalance, Link, Lost, MultiTapCounts, Options, Overlap,
+    Recorded, Skipped, Source, Totals, Window, device, device_qp, direction_balance, ecmp, ecn, entropy,
+    flow, imbalance, nccl, paths, qp_context, qp_lives, qp_paths, same_path, taps, traffic, upstream,
 };
 use crate::metrics::duplicates::DuplicateCounts;
 use crate::metrics::loss::RetiredLoss;
@@ -49,6 +50,7 @@ impl Facts {
     fn but_flows(sample: &Sample, options: &Options) -> Self {
         let sums = sums(sample);
         let (steps, steps_absent) = super::steps::steps(sample);
+        let (entropy, ecmp, spreads) = spread(sample, options);
         let mut facts = Self {
             source: Source {
                 kind: sample.kind.into(),
@@ -62,11 +64,11 @@ impl Facts {
             },
             totals: totals(sample, &sums),
             flows: Vec::new(),
-            entropy: entropy::entropy(sample),
+            entropy,
             links: links(sample, &sums),
             imbalance: with_time(sample, imbalances(sample, &sums, options)),
             rails: imbalance::rails(&loads(sample, &sums), options),
-            ecmp: ecmp::ecmp(sample, options),
+            ecmp,
             taps: taps::taps(sample),
             bursts: traffic::bursts(sample),
             incast: traffic::incast(sample),
@@ -80,7 +82,7 @@ impl Facts {
             devices: device::devices(&sample.devices),
             nccl: None,
             coverage: Vec::new(),
-            spreads: entropy::QpSpread::by_sender(sample),
+            spreads,
             related: paths::related(sample),
             by_hosts: Places::default(),
             by_name: Places::default(),
@@ -97,6 +99,14 @@ impl Facts {
         facts.coverage = device::coverage(sample, &facts.links);
         facts
     }
+}
+
+/// Figures of how bytes spread over 5-tuples and queue pairs.
+fn spread(sample: &Sample, options: &Options) -> (Entropy, Option<Ecmp>, Vec<QpSpread>) {
+    let weights = Weights::of(sample);
+    let spreads = QpSpread::by_sender(&weights.tuples, &weights.queue_pairs);
+    let ecmp = options.ecmp.map(|uplinks| ecmp::ecmp(sample, &weights, uplinks));
+    (entropy::entropy(&weights), ecmp, spreads)
 }
 
 /// RoCE packets of one link.

@@ -7,8 +7,7 @@
 use rocescope_common::random::{GOLDEN, mix};
 use serde::Serialize;
 
-use super::Options;
-use super::entropy::{self, Unit, Weight, digest};
+use super::entropy::{Weight, Weights, digest};
 use crate::sample::{Address, Direction, Sample, address};
 use crate::util::definition::definitions;
 
@@ -74,22 +73,26 @@ pub struct Case {
     pub max_over_mean_p95: f64,
 }
 
-/// The what-if, when the user named a number of uplinks.
-pub(super) fn ecmp(sample: &Sample, options: &Options) -> Option<Ecmp> {
-    let uplinks = options.ecmp?;
-    let (tuples, _) = entropy::weights(sample, Unit::FiveTuple);
-    let (flows, _) = entropy::weights(sample, Unit::QueuePair);
-    let sides = sides(sample, &tuples);
+/// The what-if for any number of uplinks, whatever the options say.
+#[must_use]
+pub fn what_if(sample: &Sample, uplinks: u32) -> Ecmp {
+    ecmp(sample, &Weights::of(sample), uplinks)
+}
+
+/// The same of a sample with these weights.
+pub(super) fn ecmp(sample: &Sample, weights: &Weights, uplinks: u32) -> Ecmp {
+    let Weights { tuples, queue_pairs, .. } = weights;
+    let sides = sides(sample, tuples);
     let sets = sides
         .into_iter()
         .map(|side| {
             let by_tuple: Vec<Weight> = tuples.iter().filter(|w| side.has(w)).copied().collect();
-            let by_flow: Vec<Weight> = flows.iter().filter(|w| side.has(w)).copied().collect();
+            let by_flow: Vec<Weight> = queue_pairs.iter().filter(|w| side.has(w)).copied().collect();
             set(&side, uplinks, &by_tuple, &by_flow)
         })
         .filter(|set| set.bytes > 0)
         .collect();
-    Some(Ecmp { uplinks, seeds: SEEDS, sets })
+    Ecmp { uplinks, seeds: SEEDS, sets }
 }
 
 /// The same for any weights: by 5-tuple, and by queue pair; `None` when they weigh nothing.
@@ -98,12 +101,6 @@ pub(super) fn of_weights(uplinks: u32, name: &str, tuples: &[Weight], flows: &[W
     let side = Side { name: name.into(), direction, links: None, src: None, dst: None };
     let set = set(&side, uplinks, tuples, flows);
     (set.bytes > 0).then(|| Ecmp { uplinks, seeds: SEEDS, sets: vec![set] })
-}
-
-/// The same for any number of uplinks, whatever the options say.
-#[must_use]
-pub fn what_if(sample: &Sample, uplinks: u32) -> Option<Ecmp> {
-    ecmp(sample, &Options { ecmp: Some(uplinks), ..Options::default() })
 }
 
 /// Flows that go the same way, and so compete.
@@ -262,7 +259,7 @@ mod tests {
     }
 
     fn sets_with(sample: &Sample, uplinks: u32) -> Vec<Set> {
-        ecmp(sample, &Options { ecmp: Some(uplinks), ..Options::default() }).unwrap().sets
+        what_if(sample, uplinks).sets
     }
 
     fn p50(set: &Set, name: &str) -> f64 {
@@ -356,7 +353,8 @@ mod tests {
 
     #[test]
     fn without_uplinks_there_is_no_estimate() {
-        assert_eq!(ecmp(&taps(&[]), &Options::default()), None);
+        let facts = crate::analysis::Facts::of(&taps(&[]), &crate::analysis::Options::default());
+        assert_eq!(facts.ecmp, None);
         assert_eq!(sets_with(&taps(&[]), 4), []);
     }
 }

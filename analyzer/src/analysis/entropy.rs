@@ -4,15 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::analysis::flow::Ports;
 use crate::analysis::{DataEntropy, Entropy};
-use crate::sample::{Address, Direction, FlowSample, RetiredTuple, Sample, Tuple, address};
+use crate::sample::{Address, Direction, RetiredTuple, Sample, Tuple, address};
 use rocescope_common::random::{GOLDEN, mix};
 
-/// Entropy over 5-tuples of everything that `sample` has counted.
-#[must_use]
-pub fn entropy(sample: &Sample) -> Entropy {
-    let all = Spread::of(sample).entropy();
+/// Entropy over 5-tuples of everything that a sample with these weights has counted.
+pub(super) fn entropy(weights: &Weights) -> Entropy {
+    let all = Spread::over(&weights.tuples, weights.unattributed_bytes).entropy();
     let data = (all.five_tuples > 0).then(|| {
-        let Entropy { five_tuples, effective_flows, normalized, .. } = Spread::of_data(sample).entropy();
+        let Entropy { five_tuples, effective_flows, normalized, .. } = weights.data.entropy();
         DataEntropy { five_tuples, effective_flows, normalized }
     });
     Entropy { data, ..all }
@@ -31,20 +30,16 @@ impl Spread {
     /// The spread of everything that `sample` has counted.
     #[must_use]
     pub fn of(sample: &Sample) -> Self {
-        Self::over(weights(sample, Unit::FiveTuple))
-    }
-
-    /// The spread of the flows that carry payload; of retired ones that is not known.
-    fn of_data(sample: &Sample) -> Self {
-        Self::over(weights_of(sample, Unit::FiveTuple, |flow| flow.stats.payload_bytes > 0, &[]))
+        let (sums, unattributed) = sums_of(sample, Unit::FiveTuple);
+        Self::over(&weights(sample, sums), unattributed)
     }
 
     /// The spread of the packets on each link, both directions, by its name. Bytes without a 5-tuple are left out.
     #[must_use]
     pub fn by_link(sample: &Sample) -> BTreeMap<&str, Self> {
-        let (sums, _) = sums_of(sample, Unit::FiveTuple, |_| true, &sample.retired_tuples);
+        let (sums, _) = sums_of(sample, Unit::FiveTuple);
         let mut links: BTreeMap<&str, Vec<Weight>> = BTreeMap::new();
-        for TupleBytes { tuple, dest_qp, link, bytes } in sums {
+        for TupleBytes { tuple, dest_qp, link, bytes, .. } in by_link(sums) {
             let Some(on) = sample.links.get(usize::from(link)) else { continue };
             let weights = links.entry(on.name.as_str()).or_default();
             match weights.last_mut() {
@@ -53,10 +48,10 @@ impl Spread {
                 _ => weights.push(Weight { tuple, dest_qp, direction: None, bytes }),
             }
         }
-        links.into_iter().map(|(name, weights)| (name, Self::over((weights, None)))).collect()
+        links.into_iter().map(|(name, weights)| (name, Self::over(&weights, None))).collect()
     }
 
-    pub(super) fn over((weights, unattributed_bytes): (Vec<Weight>, Option<u64>)) -> Self {
+    pub(super) fn over(weights: &[Weight], unattributed_bytes: Option<u64>) -> Self {
         let mut tuples: Vec<(u64, u16, u64)> =
             weights.iter().map(|w| (digest(w), w.tuple.src_port, w.bytes)).collect();
         tuples.sort_unstable();
@@ -107,7 +102,7 @@ impl Spread {
 
 /// The key that bytes are grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+enum Unit {
     /// Addresses and source port: what the fabric sees.
     FiveTuple,
     /// Addresses and destination queue pair, whatever the port.
@@ -133,24 +128,38 @@ struct TupleBytes {
     tuple: Tuple,
     dest_qp: u32,
     link: u16,
+    /// They are of a flow that carries payload; of a retired one that is not known.
+    with_payload: bool,
     bytes: u64,
 }
 
-/// Bytes by 5-tuple or queue pair, in a fixed order so that sums of floats are the same in every
-/// run, and the bytes that have no 5-tuple (`None`: not even how many). Bytes of
-/// retired flows are known by 5-tuple only and stay so.
-pub(super) fn weights(sample: &Sample, unit: Unit) -> (Vec<Weight>, Option<u64>) {
-    weights_of(sample, unit, |_| true, &sample.retired_tuples)
+/// Bytes of a sample by 5-tuple and by queue pair, which several figures are made of. Bytes of retired flows are known
+/// by 5-tuple only and stay so.
+pub(super) struct Weights {
+    pub(super) tuples: Vec<Weight>,
+    pub(super) queue_pairs: Vec<Weight>,
+    /// 5-tuples of the flows that carry payload.
+    data: Spread,
+    /// Bytes that have no 5-tuple; `None`: not even how many.
+    unattributed_bytes: Option<u64>,
 }
 
-/// The same of some flows and retired tuples.
-fn weights_of(
-    sample: &Sample,
-    unit: Unit,
-    is_counted: fn(&FlowSample) -> bool,
-    retired: &[RetiredTuple],
-) -> (Vec<Weight>, Option<u64>) {
-    let (mut sums, unattributed) = sums_of(sample, unit, is_counted, retired);
+impl Weights {
+    pub(super) fn of(sample: &Sample) -> Self {
+        let (sums, unattributed_bytes) = sums_of(sample, Unit::FiveTuple);
+        let data = sums.iter().filter(|sum| sum.with_payload).copied().collect();
+        Self {
+            data: Spread::over(&weights(sample, data), None),
+            tuples: weights(sample, sums),
+            queue_pairs: weights(sample, sums_of(sample, Unit::QueuePair).0),
+            unattributed_bytes,
+        }
+    }
+}
+
+/// Bytes by 5-tuple or queue pair, in a fixed order so that sums of floats are the same in every run.
+fn weights(sample: &Sample, sums: Vec<TupleBytes>) -> Vec<Weight> {
+    let mut sums = by_link(sums);
     // The same packet passes several links: the link that saw most of the tuple speaks for it, of those that saw the
     // same the first.
     sums.dedup_by(|other, best| {
@@ -163,54 +172,64 @@ fn weights_of(
     let direction = |link: u16| sample.links.get(usize::from(link)).and_then(|link| link.direction);
     // Of one size: collected in place.
     const { assert!(size_of::<TupleBytes>() == size_of::<Weight>()) };
-    let weight = |TupleBytes { tuple, dest_qp, link, bytes }| Weight {
+    let weight = |TupleBytes { tuple, dest_qp, link, bytes, .. }| Weight {
         tuple,
         dest_qp,
         direction: direction(link),
         bytes,
     };
-    let weights = sums.into_iter().map(weight).collect();
-    (weights, unattributed)
+    sums.into_iter().map(weight).collect()
 }
 
-/// The same by link, each once, in the order of 5-tuples, queue pairs and links.
-fn sums_of(
-    sample: &Sample,
-    unit: Unit,
-    is_counted: fn(&FlowSample) -> bool,
-    retired: &[RetiredTuple],
-) -> (Vec<TupleBytes>, Option<u64>) {
+/// Sums that are in order, with those of the same link as one.
+fn by_link(mut sums: Vec<TupleBytes>) -> Vec<TupleBytes> {
+    sums.dedup_by(|more, sum| {
+        let same = (more.tuple, more.dest_qp, more.link) == (sum.tuple, sum.dest_qp, sum.link);
+        sum.bytes += if same { more.bytes } else { 0 };
+        same
+    });
+    sums
+}
+
+/// Bytes of each flow and retired 5-tuple, in the order of 5-tuples, queue pairs and links, and the bytes that have no
+/// 5-tuple (`None`: not even how many).
+fn sums_of(sample: &Sample, unit: Unit) -> (Vec<TupleBytes>, Option<u64>) {
     let mut sums: Vec<TupleBytes> = Vec::with_capacity(sample.flows.len());
-    let mut add = |tuple, dest_qp, link, bytes| sums.push(TupleBytes { tuple, dest_qp, link, bytes });
     let without_flow = sample.links.iter().map(|link| link.without_flow().bytes).sum::<u64>();
     let mut unattributed = Some(sample.retired_unattributed + without_flow);
-    for flow in sample.flows.iter().filter(|flow| is_counted(flow)) {
+    for flow in &sample.flows {
         let key = &flow.key;
-        let tuple = |src_port| Tuple { family: key.family, src: key.src, dst: key.dst, src_port };
+        let sum = |src_port, dest_qp, bytes| TupleBytes {
+            tuple: Tuple { family: key.family, src: key.src, dst: key.dst, src_port },
+            dest_qp,
+            link: key.link,
+            with_payload: flow.stats.payload_bytes > 0,
+            bytes,
+        };
         let duplicates = sample.duplicates(flow.slot).bytes;
         if unit == Unit::QueuePair {
-            add(tuple(0), key.dest_qp, key.link, flow.stats.bytes.saturating_sub(duplicates));
+            sums.push(sum(0, key.dest_qp, flow.stats.bytes.saturating_sub(duplicates)));
             continue;
         }
         let ports = Ports::of(&flow.stats, sample.extra.get(&flow.slot));
         if sample.lacks_ports(key.link) {
             unattributed = unattributed.zip(ports.missing_bytes).map(|(sum, bytes)| sum + bytes);
         }
-        for port in ports.seen {
+        sums.extend(ports.seen.iter().map(|port| {
             // Duplicates have the port of their packets, and are spread over the flow's ports as those are.
             let once = port.bytes - share(duplicates, port.bytes, flow.stats.bytes);
-            add(tuple(port.port), 0, key.link, once);
-        }
+            sum(port.port, 0, once)
+        }));
     }
-    for retired in retired {
-        add(retired.tuple, 0, retired.link, retired.bytes);
-    }
+    let retired = |&RetiredTuple { tuple, link, bytes }: &RetiredTuple| TupleBytes {
+        tuple,
+        dest_qp: 0,
+        link,
+        with_payload: false,
+        bytes,
+    };
+    sums.extend(sample.retired_tuples.iter().map(retired));
     sums.sort_unstable_by_key(|sum| (sum.tuple, sum.dest_qp, sum.link));
-    sums.dedup_by(|more, sum| {
-        let same = (more.tuple, more.dest_qp, more.link) == (sum.tuple, sum.dest_qp, sum.link);
-        sum.bytes += if same { more.bytes } else { 0 };
-        same
-    });
     (sums, unattributed)
 }
 
@@ -220,11 +239,12 @@ fn share(bytes: u64, part: u64, whole: u64) -> u64 {
     u64::try_from(share).unwrap_or(u64::MAX).min(part)
 }
 
-/// Entropy of weights in bits; `None` when they have no bytes.
-pub(super) fn bits<'a>(weights: impl Iterator<Item = &'a Weight> + Clone) -> Option<f64> {
-    bits_of(weights.map(|w| w.bytes))
+/// Number of equal weights that would spread as evenly; `None` when they have no bytes.
+fn effective(weights: &[Weight]) -> Option<f64> {
+    bits_of(weights.iter().map(|w| w.bytes)).map(f64::exp2)
 }
 
+/// Entropy of bytes in bits; `None` when there are none.
 fn bits_of(weights: impl Iterator<Item = u64> + Clone) -> Option<f64> {
     let total = weights.clone().map(|bytes| bytes as f64).sum::<f64>();
     // p·log2(1/p) rather than −p·log2(p): one tuple gives 0, not −0.
@@ -250,39 +270,38 @@ pub struct QpSpread {
 }
 
 impl QpSpread {
-    /// One for each host that sends, by address. RoCEv1 and retired flows are left out, since for these not
-    /// both are known.
-    #[must_use]
-    pub fn by_sender(sample: &Sample) -> Vec<Self> {
-        let (tuples, _) = weights(sample, Unit::FiveTuple);
-        let (pairs, _) = weights(sample, Unit::QueuePair);
-        Self::of_weights(tuples, pairs)
-    }
-
-    /// The same for any weights: by 5-tuple, and by queue pair.
-    pub(super) fn of_weights(mut tuples: Vec<Weight>, mut pairs: Vec<Weight>) -> Vec<Self> {
-        let sender = |w: &Weight| address(w.tuple.family, w.tuple.src);
-        for list in [&mut tuples, &mut pairs] {
-            list.sort_by_key(|w| (sender(w), *w));
-        }
-        let tuples: Vec<&[Weight]> = tuples.chunk_by(|a, b| sender(a) == sender(b)).collect();
-        let pairs = pairs.chunk_by(|a, b| sender(a) == sender(b)).filter_map(|pairs| {
-            let src = pairs.first().map(sender)?;
-            // Both are sorted by sender.
-            let at = tuples.binary_search_by_key(&Some(src), |tuples| tuples.first().map(sender)).ok()?;
-            let tuples = tuples.get(at)?;
+    /// One for each host that sends, by address: of weights by 5-tuple and by queue pair, each in their order. RoCEv1
+    /// and retired flows are left out, since for these not both are known.
+    pub(super) fn by_sender(tuples: &[Weight], queue_pairs: &[Weight]) -> Vec<Self> {
+        let by_tuple = of_senders(tuples);
+        let spreads = of_senders(queue_pairs).into_iter().filter_map(|(src, pairs)| {
+            let at = by_tuple.binary_search_by_key(&src, |(src, _)| *src).ok()?;
+            let (_, tuples) = by_tuple.get(at)?;
             let ports: BTreeSet<u16> = tuples.iter().map(|w| w.tuple.src_port).collect();
             Some(Self {
                 src,
                 queue_pairs: pairs.len() as u64,
-                effective_queue_pairs: bits(pairs.iter()).map(f64::exp2),
+                effective_queue_pairs: effective(pairs),
                 five_tuples: tuples.len() as u64,
-                effective_tuples: bits(tuples.iter()).map(f64::exp2),
+                effective_tuples: effective(tuples),
                 source_ports: ports.len() as u64,
             })
         });
-        pairs.collect()
+        spreads.collect()
     }
+}
+
+/// The weights of each host that sends, by address. They are in the order of addresses as these are on the wire, which
+/// is another one.
+fn of_senders<'w>(weights: &'w [Weight]) -> Vec<(Address, &'w [Weight])> {
+    let parts = weights.chunk_by(|a, b| (a.tuple.family, a.tuple.src) == (b.tuple.family, b.tuple.src));
+    let of_sender = |part: &'w [Weight]| {
+        let Tuple { family, src, .. } = part.first()?.tuple;
+        Some((address(family, src), part))
+    };
+    let mut parts: Vec<_> = parts.filter_map(of_sender).collect();
+    parts.sort_by_key(|(src, _)| *src);
+    parts
 }
 
 /// A number that stands for a unit, the same in every run.

@@ -59,7 +59,7 @@ pub use changed::{Field, FieldChange};
 pub use device::{Coverage, Device, DeviceQpCounters, Pause, WHOLE, worst as worst_coverage};
 pub use device_qp::{DeviceQp, QpSource};
 pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
-pub use entropy::{QpSpread, Spread, entropy};
+pub use entropy::{QpSpread, Spread};
 pub use episodes::Episodes;
 pub(crate) use facts::ByLink;
 pub use facts::{

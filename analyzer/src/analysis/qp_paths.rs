@@ -186,8 +186,8 @@ pub(super) fn paths(devices: &[Device], watched: &Devices, options: &Options) ->
     let by_qp = by(&weights, |weight| Weight { tuple: Tuple { src_port: 0, ..weight.tuple }, ..*weight });
     let by_tuple = by(&weights, |weight| Weight { dest_qp: 0, ..*weight });
     let ecmp = options.ecmp.and_then(|uplinks| ecmp::of_weights(uplinks, "queue pairs", &by_tuple, &by_qp));
-    let spreads = QpSpread::of_weights(by_tuple.clone(), by_qp);
-    let entropy = Spread::over((by_tuple, Some(0))).entropy();
+    let spreads = QpSpread::by_sender(&by_tuple, &by_qp);
+    let entropy = Spread::over(&by_tuple, Some(0)).entropy();
     Some(QpPaths {
         qps: senders.len() as u64,
         known: weights.len() as u64,

@@ -87,7 +87,7 @@ impl Analyst {
         self.silences.note(&mut report.findings, report.facts.window.last_ns);
         if let Some(uplinks) = scope.uplinks {
             // The user's what-if is no ground for a finding.
-            report.facts.ecmp = analysis::what_if(sample, uplinks);
+            report.facts.ecmp = Some(analysis::what_if(sample, uplinks));
         }
         let conclusions = Arc::new(Conclusions::of(&report, now));
         let verdicts = FlowVerdicts::of(&report.findings);
