@@ -391,29 +391,35 @@ impl Figure {
             ring_full: ring.ring_full,
             outstanding: ring.outstanding(),
             completions: Completions::of_kernel(&ring.completions, ring.completion_max_ns),
-            ..Self::times(ring.counts.each_ref().map(Some), ring.max_ns)
+            ..Self::times(ring.counts.map(|counts| Histogram::of(&counts.map(u64::from))), ring.max_ns)
         }
     }
 
-    /// Those of samples by class and bucket, with the longest time of each class.
-    fn times(counts: [Option<&[u32; BUCKETS]>; CLASSES], max_ns: [u64; CLASSES]) -> Self {
-        let mut sum = [0; BUCKETS];
-        let classes: [_; CLASSES] = std::array::from_fn(|class| {
-            let counts = counts[class]?.map(u64::from);
-            sum.iter_mut().zip(&counts).for_each(|(sum, n)| *sum += n);
-            Some((Summary::of(&counts, max_ns[class])?, counts))
-        });
-        let all = Summary::of(&sum, max_ns.into_iter().max().unwrap_or(0));
-        let mut times = (0..).zip(&classes).filter(|(_, times)| times.is_some());
-        let classes = match (all, times.next(), times.next()) {
-            (None, ..) | (_, None, _) => Classes::None,
-            (all, Some((class, Some((times, _)))), None) if Some(*times) == all => Classes::One(class),
+    /// Those of samples by class, with the longest time of each class.
+    fn times(samples: [Histogram; CLASSES], max_ns: [u64; CLASSES]) -> Self {
+        let longest_ns = max_ns.into_iter().max().unwrap_or(0);
+        let mut some = (0..).zip(&samples).filter(|(_, samples)| !samples.is_empty());
+        match (some.next(), some.next()) {
+            (None, _) => Self::default(),
+            (Some((class, samples)), None) if max_ns[usize::from(class)] == longest_ns => Self {
+                all: samples.summary(longest_ns),
+                classes: Classes::One(class),
+                histogram: samples.clone(),
+                ..Self::default()
+            },
             _ => {
-                let times = classes.map(|class| class.map(|(times, counts)| (times, Histogram::of(&counts))));
-                Classes::Several(Box::new(times))
+                let mut sum = [0; BUCKETS];
+                samples.iter().for_each(|samples| samples.add_to(&mut sum));
+                let mut max_ns = max_ns.into_iter();
+                let classes = samples.map(|samples| Some((samples.summary(max_ns.next()?)?, samples)));
+                Self {
+                    all: Summary::of(&sum, longest_ns),
+                    classes: Classes::Several(Box::new(classes)),
+                    histogram: Histogram::of(&sum),
+                    ..Self::default()
+                }
             }
-        };
-        Self { all, classes, histogram: Histogram::of(&sum), ..Self::default() }
+        }
     }
 }
 

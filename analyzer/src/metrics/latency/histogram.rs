@@ -46,23 +46,27 @@ impl Summary {
     /// The summary of a histogram; `None` without samples.
     #[must_use]
     pub fn of(counts: &[u64; BUCKETS], max: u64) -> Option<Self> {
-        let count: u64 = counts.iter().sum();
+        Self::of_samples(counts.iter().copied().enumerate(), max)
+    }
+
+    /// The same of samples by bucket, in the order of buckets.
+    fn of_samples(samples: impl Iterator<Item = (usize, u64)> + Clone, max: u64) -> Option<Self> {
+        let count: u64 = samples.clone().map(|(_, n)| n).sum();
+        // The least value that is not exceeded by this share of all.
+        let percentile = |per_mille| {
+            let Some(bucket) = at_rank(samples.clone(), rank(count, per_mille)) else { return max };
+            let (low, high) = bounds(bucket);
+            // The open bucket has no middle.
+            if high == u64::MAX { max } else { u64::midpoint(low, high).min(max) }
+        };
         (count > 0).then(|| Self {
             count,
-            p50: percentile(counts, count, 500, max),
-            p99: percentile(counts, count, 990, max),
-            p999: percentile(counts, count, 999, max).into(),
+            p50: percentile(500),
+            p99: percentile(990),
+            p999: percentile(999).into(),
             max,
         })
     }
-}
-
-/// The least value that is not exceeded by `per_mille` of all.
-fn percentile(counts: &[u64; BUCKETS], count: u64, per_mille: u64, max: u64) -> u64 {
-    let Some(bucket) = at_rank(counts, rank(count, per_mille)) else { return max };
-    let (low, high) = bounds(bucket);
-    // The open bucket has no middle.
-    if high == u64::MAX { max } else { u64::midpoint(low, high).min(max) }
 }
 
 /// The rank of a percentile among `count` samples, from 1.
@@ -70,13 +74,14 @@ pub(super) fn rank(count: u64, per_mille: u64) -> u64 {
     u64::try_from((u128::from(count) * u128::from(per_mille)).div_ceil(1000)).unwrap_or(count).max(1)
 }
 
-/// The bucket of the sample of this rank; `None` if there are fewer.
-pub(super) fn at_rank(counts: &[u64; BUCKETS], rank: u64) -> Option<usize> {
+/// The bucket of the sample of this rank, of samples in the order of buckets; `None` if there are fewer.
+pub(super) fn at_rank(mut samples: impl Iterator<Item = (usize, u64)>, rank: u64) -> Option<usize> {
     let mut seen = 0;
-    counts.iter().position(|n| {
+    let found = samples.find(|(_, n)| {
         seen += n;
         seen >= rank
-    })
+    });
+    found.map(|(bucket, _)| bucket)
 }
 
 /// Samples by bucket, all classes together: the basis of the times of a time range.
@@ -89,6 +94,18 @@ impl Histogram {
     pub fn of(counts: &[u64; BUCKETS]) -> Self {
         let some = (0..=u8::MAX).zip(counts).filter(|(_, n)| **n > 0);
         Self(some.map(|(bucket, n)| (bucket, u32::try_from(*n).unwrap_or(u32::MAX))).collect())
+    }
+
+    /// Those of a few samples by their buckets.
+    pub(super) fn of_few(buckets: &mut [u8]) -> Self {
+        buckets.sort_unstable();
+        let counts = buckets.chunk_by(|a, b| a == b).filter_map(|same| Some((*same.first()?, same.len())));
+        Self(counts.map(|(bucket, n)| (bucket, u32::try_from(n).unwrap_or(u32::MAX))).collect())
+    }
+
+    /// The summary; `None` without samples.
+    pub(super) fn summary(&self, max: u64) -> Option<Summary> {
+        Summary::of_samples(self.0.iter().map(|(bucket, n)| (usize::from(*bucket), u64::from(*n))), max)
     }
 
     /// True if there are no samples.
@@ -212,12 +229,10 @@ pub(super) type Distribution = (Summary, Histogram);
 pub struct Completions(Option<Box<[Option<Distribution>; COMPLETIONS]>>);
 
 impl Completions {
-    /// Those of samples by operation and bucket, with the longest time of each operation.
-    pub(super) fn of(counts: [Option<&[u32; BUCKETS]>; COMPLETIONS], max_ns: [u64; COMPLETIONS]) -> Self {
-        let times: [_; COMPLETIONS] = std::array::from_fn(|operation| {
-            let counts = counts[operation]?.map(u64::from);
-            Some((Summary::of(&counts, max_ns[operation])?, Histogram::of(&counts)))
-        });
+    /// Those of samples by operation, with the longest time of each.
+    pub(super) fn of(samples: [Histogram; COMPLETIONS], max_ns: [u64; COMPLETIONS]) -> Self {
+        let mut max_ns = max_ns.into_iter();
+        let times = samples.map(|samples| Some((samples.summary(max_ns.next()?)?, samples)));
         Self(times.iter().any(Option::is_some).then(|| Box::new(times)))
     }
 
@@ -226,13 +241,14 @@ impl Completions {
         counts: &[[u32; COMPLETION_BUCKETS]; COMPLETIONS],
         max_ns: [u64; COMPLETIONS],
     ) -> Self {
-        let mut by_bucket = [[0; BUCKETS]; COMPLETIONS];
-        for (to, from) in by_bucket.iter_mut().zip(counts) {
-            for (bucket, count) in from.iter().enumerate() {
-                to[typical_bucket(bucket)] += count;
+        let samples = counts.each_ref().map(|counts| {
+            let mut by_bucket = [0; BUCKETS];
+            for (bucket, count) in counts.iter().enumerate() {
+                by_bucket[typical_bucket(bucket)] += u64::from(*count);
             }
-        }
-        Self::of(by_bucket.each_ref().map(Some), max_ns)
+            Histogram::of(&by_bucket)
+        });
+        Self::of(samples, max_ns)
     }
 
     /// By operation; `None` without any.

@@ -102,7 +102,8 @@ impl MergedLatency {
         let count: u64 = self.near.iter().sum();
         let within = |per_mille| {
             let rank = rank(count, per_mille);
-            let (least, most) = (at_rank(&self.least, rank)?, at_rank(&self.most, rank)?);
+            let at = |samples: &[u64; BUCKETS]| at_rank(samples.iter().copied().enumerate(), rank);
+            let (least, most) = (at(&self.least)?, at(&self.most)?);
             Some((bounds(least).0, bounds(most).1.min(self.longest_ns)))
         };
         let ((p50_least, p50_most), (p99_least, p99_most)) = within(500).zip(within(990))?;

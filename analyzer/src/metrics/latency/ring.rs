@@ -7,7 +7,7 @@ use rocescope_common::account::latency::{
     BUCKETS, CLASSES, COMPLETIONS, LatencyMemory, RING, is_timeable, typical_bucket,
 };
 
-use super::{Completions, Figure};
+use super::{Completions, Figure, Histogram};
 
 /// Samples of one class by bucket. Most flows of a capture with very many have a few samples or none.
 #[derive(Clone, Debug)]
@@ -27,18 +27,13 @@ const _: () = assert!(size_of::<Samples>() == 16 && BUCKETS <= 256);
 impl Samples {
     const NONE: Self = Self::Few { len: 0, buckets: [0; FEW] };
 
-    /// Samples by bucket; `None` without samples.
-    fn counts(&self) -> Option<[u32; BUCKETS]> {
+    fn histogram(&self) -> Histogram {
         match self {
-            Self::Few { len: 0, .. } => None,
             Self::Few { len, buckets } => {
-                let mut counts = [0; BUCKETS];
-                for bucket in buckets.iter().take(usize::from(*len)) {
-                    counts[usize::from(*bucket) % BUCKETS] += 1;
-                }
-                Some(counts)
+                let mut buckets = *buckets;
+                Histogram::of_few(buckets.get_mut(..usize::from(*len)).unwrap_or_default())
             }
-            Self::Many(counts) => Some(**counts),
+            Self::Many(counts) => Histogram::of(&counts.map(u64::from)),
         }
     }
 
@@ -55,15 +50,16 @@ impl Samples {
 
     #[cold]
     fn add_to_few(&mut self, bucket: usize) {
-        if let Self::Few { len, buckets } = self
-            && let Some(place) = buckets.get_mut(usize::from(*len))
-        {
+        let Self::Few { len, buckets } = self else { return };
+        if let Some(place) = buckets.get_mut(usize::from(*len)) {
             *place = u8::try_from(bucket % BUCKETS).unwrap_or(u8::MAX);
             *len += 1;
             return;
         }
-        let mut counts = Box::new(self.counts().unwrap_or([0; BUCKETS]));
-        counts[bucket % BUCKETS] += 1;
+        let mut counts = Box::new([0; BUCKETS]);
+        for bucket in buckets.iter().map(|bucket| usize::from(*bucket)).chain([bucket]) {
+            counts[bucket % BUCKETS] += 1;
+        }
         *self = Self::Many(counts);
     }
 }
@@ -117,14 +113,15 @@ impl Ring {
 
     /// Its figures; `unpaired` and `untracked` are not its business.
     pub(super) fn figure(&self) -> Figure {
-        let counts = self.samples.each_ref().map(Samples::counts);
-        let completions = self.completions.each_ref().map(Samples::counts);
         Figure {
             ambiguous: self.ambiguous,
             ring_full: self.full,
             outstanding: self.outstanding(),
-            completions: Completions::of(completions.each_ref().map(Option::as_ref), self.completion_max_ns),
-            ..Figure::times(counts.each_ref().map(Option::as_ref), self.max_ns)
+            completions: Completions::of(
+                self.completions.each_ref().map(Samples::histogram),
+                self.completion_max_ns,
+            ),
+            ..Figure::times(self.samples.each_ref().map(Samples::histogram), self.max_ns)
         }
     }
 

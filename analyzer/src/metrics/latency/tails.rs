@@ -174,6 +174,9 @@ impl LatencyTails {
             let new = Watch { from_ns: self.ended_ns, ..Watch::default() };
             let watch = self.flows.get(&slot).unwrap_or(&new);
             figure.tails.clone_from(&watch.intervals);
+            if all.count < SAMPLES {
+                continue;
+            }
             let since = figure.histogram.less(&watch.before);
             if let Some(window) = since.and_then(|since| watch.window(now_ns, since, all.max)) {
                 let intervals = Arc::make_mut(figure.tails.get_or_insert_default());
