@@ -35,7 +35,8 @@ impl Flow {
     /// Sum of a figure over the loss of the requests and of the responses, as far as it is known.
     #[must_use]
     pub fn losses_sum(&self, of: impl Fn(&Loss) -> u64) -> u64 {
-        self.losses().iter().flatten().map(of).sum()
+        // Of what arrived once and in order each figure is 0.
+        [&self.loss, &self.loss_responses].into_iter().filter_map(|loss| loss.other()).map(of).sum()
     }
 
     /// Packets that the capture shows twice.

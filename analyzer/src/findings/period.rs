@@ -165,6 +165,13 @@ struct CountTimes<'a> {
 impl CountTimes<'_> {
     /// The count up to a time, interpolated between two known ones.
     fn before(&self, edge: Edge) -> u64 {
+        let (Edge::Begin(at_ns) | Edge::End(at_ns)) = edge;
+        if at_ns <= self.flow.first_ns && matches!(edge, Edge::Begin(_)) {
+            return 0;
+        }
+        if at_ns >= self.flow.last_ns && matches!(edge, Edge::End(_)) {
+            return self.total;
+        }
         let of: fn(&Mark) -> &Vec<u64> =
             if self.capable { |mark| &mark.capable } else { |mark| &mark.packets };
         // The slot may have belonged to another flow before.
@@ -174,19 +181,12 @@ impl CountTimes<'_> {
             .filter(|(time_ns, _)| *time_ns < self.flow.last_ns);
         let mut low = (self.flow.first_ns, 0);
         let mut high = (self.flow.last_ns, self.total);
-        let (Edge::Begin(at_ns) | Edge::End(at_ns)) = edge;
         for point in self.flow.intervals.known(self.capable).chain(marks) {
             if point.0 < at_ns || point.0 == at_ns && matches!(edge, Edge::End(_)) {
                 low = low.max(point);
             } else {
                 high = high.min(point);
             }
-        }
-        if at_ns <= self.flow.first_ns && matches!(edge, Edge::Begin(_)) {
-            return 0;
-        }
-        if at_ns >= self.flow.last_ns && matches!(edge, Edge::End(_)) {
-            return self.total;
         }
         between(low, high, at_ns).min(self.total)
     }

@@ -26,6 +26,17 @@ impl<T: Copy + Default> BoxedUnlessDefault<T> {
     }
 }
 
+impl<T> BoxedUnlessDefault<T> {
+    /// The value, unless it is the default one or not known.
+    #[must_use]
+    pub fn other(&self) -> Option<&T> {
+        match self {
+            Self::Unknown | Self::Default => None,
+            Self::Other(value) => Some(value),
+        }
+    }
+}
+
 impl<T: Default + PartialEq> From<Option<T>> for BoxedUnlessDefault<T> {
     fn from(value: Option<T>) -> Self {
         match value {
@@ -49,7 +60,8 @@ mod tests {
     #[test]
     fn what_goes_in_comes_out() {
         for value in [None, Some(0), Some(7)] {
-            assert_eq!(BoxedUnlessDefault::from(value).get(), value);
+            let boxed = BoxedUnlessDefault::from(value);
+            assert_eq!((boxed.get(), boxed.other().copied()), (value, value.filter(|value| *value != 0)));
         }
         assert_eq!(size_of::<BoxedUnlessDefault<[u64; 9]>>(), 16);
     }
