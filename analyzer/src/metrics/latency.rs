@@ -84,6 +84,10 @@ impl Collector {
         if op.has(Op::RELIABLE) {
             const BROKEN: u16 = Event::GAP | Event::RESTART;
             let broken = packet.outcome.events & BROKEN != 0;
+            // Most packets are in the middle of a message, which takes one test.
+            if !(op.any(Op::STARTS | Op::NEEDS_RESPONSE) | packet.ack_req() | broken) {
+                return;
+            }
             let restart = packet.outcome.events & Event::RESTART != 0;
             let class = class_of(op, packet.ack_req());
             if op.any(Op::STARTS) || broken {

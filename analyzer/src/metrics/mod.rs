@@ -150,13 +150,16 @@ impl Collector {
     /// Takes in one packet, with the additional facts of those that [want it](Packet::wants_extras).
     #[inline(always)]
     pub fn packet(&mut self, packet: &Packet, extras: Option<&PacketExtras>, contents: Option<Contents>) {
-        let verdict = self.duplicates.packet(packet, extras);
-        if let Verdict::Copy { marked } = verdict {
-            return self.count_duplicate(packet, marked);
+        // One test for nearly all packets.
+        let mut doubtful = false;
+        match self.duplicates.packet(packet, extras) {
+            Verdict::Own => {}
+            Verdict::Doubtful => doubtful = true,
+            Verdict::Copy { marked } => return self.count_duplicate(packet, marked),
         }
         let reverse = self.pairing.packet(packet, extras);
         self.latency.packet(packet, reverse);
-        if verdict == Verdict::Doubtful {
+        if doubtful {
             self.ecn.doubtful(packet, reverse);
         } else {
             self.ecn.packet(packet, reverse);
@@ -164,7 +167,7 @@ impl Collector {
         self.loss.packet(packet, extras, reverse);
         self.taps.packet(packet, extras, contents);
         self.traffic.packet(packet, extras);
-        if verdict == Verdict::Doubtful {
+        if doubtful {
             self.traffic.doubt(packet);
         }
         if let Some(messages) = &mut self.messages {

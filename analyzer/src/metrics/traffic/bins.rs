@@ -345,9 +345,9 @@ pub struct Binner {
     open: [OpenBin; PLACES],
     /// Number of the newest bin.
     newest: u64,
-    /// Its start and end; both 0 before the first packet.
+    /// Its start and length; both 0 before the first packet.
     start_ns: u64,
-    end_ns: u64,
+    length_ns: u64,
     folded: BinTotals,
     held: Option<Box<HeldBins>>,
 }
@@ -357,7 +357,8 @@ impl Binner {
     /// is the ECN bits of data, or [`CLASS_CNP`].
     #[inline(always)]
     pub fn packet(&mut self, time_ns: u64, bin_ns: u64, wire_len: u32, class: usize) -> u64 {
-        if time_ns >= self.start_ns && time_ns < self.end_ns {
+        // One comparison for both ends.
+        if time_ns.wrapping_sub(self.start_ns) < self.length_ns {
             if let Some(bin) = self.open.get_mut(place(self.newest)) {
                 bin.add(wire_len, class);
             }
@@ -371,7 +372,7 @@ impl Binner {
     #[inline(never)]
     fn other(&mut self, time_ns: u64, bin_ns: u64, wire_len: u32, class: usize) {
         let index = time_ns / bin_ns.max(1);
-        if self.end_ns == 0 || index > self.newest {
+        if self.length_ns == 0 || index > self.newest {
             let oldest = index.saturating_sub(OPEN - 1);
             let passed = self.in_order();
             let passed = passed.iter().filter(|bin| bin.index < oldest);
@@ -392,7 +393,7 @@ impl Binner {
             }
             self.newest = index;
             self.start_ns = index.saturating_mul(bin_ns);
-            self.end_ns = self.start_ns.saturating_add(bin_ns);
+            self.length_ns = self.start_ns.saturating_add(bin_ns) - self.start_ns;
         }
         match self.open.get_mut(place(index)) {
             Some(bin) if bin.index == index => bin.add(wire_len, class),

@@ -113,24 +113,33 @@ impl PsnTime {
 }
 
 impl Slot {
-    /// Counts at its pair of hosts what has begun and ended with a packet of data. `new_ns`: its time, unless it was
-    /// there before.
+    /// Counts at its pair of hosts what has begun and ended with a packet of data.
     #[inline(always)]
-    fn progress(&mut self, pairs: &mut Pairs, op: Op, new_ns: Option<u64>) {
+    fn progress(&mut self, pairs: &mut Pairs, op: Op) {
         let in_progress = !op.has(Op::ENDS);
         if self.in_progress != in_progress {
             self.in_progress = in_progress;
             pairs.in_progress(self.pair, in_progress);
         }
-        // Most packets are neither, which takes one test.
-        if op.any(Op::READ_REQUEST | Op::RESPONSE)
-            && let Some(time_ns) = new_ns
-        {
-            if op.has(Op::READ_REQUEST) {
-                pairs.read_requested(self.pair, time_ns);
-            } else if !in_progress {
+    }
+
+    /// Notes a packet that asks for an answer, or is one.
+    #[inline(always)]
+    fn dialogue(&mut self, pairs: &mut Pairs, packet: &Packet, op: Op) {
+        let at = PsnTime::of(packet.psn, packet.time_ns);
+        if Flowlet::is_data(op) {
+            if packet.ack_req() || op.has(Op::READ_REQUEST) {
+                self.request = at;
+            }
+            let is_new = !packet.outcome.duplicate_psn;
+            if is_new && op.has(Op::READ_REQUEST) {
+                pairs.read_requested(self.pair, packet.time_ns);
+            } else if is_new && op.has(Op::RESPONSE | Op::ENDS) {
                 pairs.answered(self.pair);
             }
+        }
+        if op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {
+            self.answer = at;
         }
     }
 
@@ -191,7 +200,7 @@ impl Collector {
     /// Takes in one RoCE packet.
     #[inline(always)]
     pub fn packet(&mut self, packet: &Packet, extras: Option<&PacketExtras>) {
-        let Packet { link, slot, time_ns, outcome, wire_len, psn, .. } = *packet;
+        let Packet { link, slot, time_ns, outcome, wire_len, .. } = *packet;
         let op = Op::of(packet.opcode);
         let data = Flowlet::is_data(op);
         let ce = data && packet.data_ecn() == CE;
@@ -229,16 +238,14 @@ impl Collector {
         let part = MessagePacket { opcode: packet.opcode, payload: packet.payload, dma_len: packet.dma_len };
         slot.message.packet(&mut self.kinds, part, op, outcome.duplicate_psn, gap);
         if data {
-            slot.progress(&mut self.pairs, op, (!outcome.duplicate_psn).then_some(time_ns));
+            slot.progress(&mut self.pairs, op);
             if let Some(before) = slot.flowlet.observe(time_ns, wire_len, outcome.duplicate_psn) {
                 self.ended.push(Record::of(&before, slot.pair, slot.dest_qp));
             }
-            if packet.ack_req() || op.has(Op::READ_REQUEST) {
-                slot.request = PsnTime::of(psn, time_ns);
-            }
         }
-        if op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {
-            slot.answer = PsnTime::of(psn, time_ns);
+        // Most packets are neither, which takes one test.
+        if packet.ack_req() | op.any(Op::READ_REQUEST | Op::RESPONSE | Op::ACKNOWLEDGE) {
+            slot.dialogue(&mut self.pairs, packet, op);
         }
     }
 

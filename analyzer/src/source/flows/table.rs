@@ -132,7 +132,7 @@ impl FlowTable {
     #[inline]
     pub fn observe(&mut self, link: u16, frame: &Frame, now_ns: u64) -> Option<Observed<'_>> {
         let mut number = *self.recent.get(recent_index(frame, link, self.recent.len()))?;
-        let known = |slot: &Slot| slot.stats.packets != 0 && is_of(&slot.key, frame, link);
+        let known = |slot: &Slot| is_of(&slot.key, frame, link);
         if !self.slots.get(number as usize).is_some_and(known) {
             number = self.find_or_add(&FlowKey::of(frame, link), (frame.wire_len, now_ns))?;
             let recent = recent_index(frame, link, self.recent.len());
@@ -209,7 +209,8 @@ impl FlowTable {
             if let Ok(entry) = self.index.find_entry(hash, |other| other == number) {
                 entry.remove();
             }
-            slot.stats = Stats::default();
+            // No packet is of this key, which has no family.
+            (slot.key, slot.stats) = (FlowKey::default(), Stats::default());
         }
         // The lowest numbers are used first.
         self.free.extend(gone.iter().rev());
