@@ -42,6 +42,13 @@ impl Chunk {
     }
 }
 
+/// A buffer for a read: this one, unless it is new or grew for a large record. The system gives memory that is zero:
+/// nothing is written.
+pub(super) fn of_one_size(buf: Vec<u8>) -> Vec<u8> {
+    const SIZE: usize = HEADROOM + CHUNK;
+    if buf.len() == SIZE { buf } else { vec![0; SIZE] }
+}
+
 /// A position in a file.
 #[derive(Clone, Debug)]
 pub struct Location {
@@ -81,11 +88,8 @@ pub struct Part {
 impl Part {
     /// Reads at a location, into a buffer that is reused.
     #[must_use]
-    pub fn read(location: Location, mut buf: Vec<u8>) -> Self {
-        // A buffer that grew for a large record is not kept.
-        if buf.len() != HEADROOM + CHUNK {
-            buf = vec![0; HEADROOM + CHUNK];
-        }
+    pub fn read(location: Location, buf: Vec<u8>) -> Self {
+        let mut buf = of_one_size(buf);
         let read = loop {
             let room = buf.get_mut(HEADROOM..).unwrap_or_default();
             match location.file.read_at(room, location.offset) {

@@ -12,7 +12,7 @@
 use std::io::{self, ErrorKind, Read};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
-use super::part::{CHUNK, Chunk, HEADROOM};
+use super::part::{Chunk, HEADROOM, of_one_size};
 use crate::util::background;
 
 /// Buffers that may wait; one more is being filled, and one is being parsed.
@@ -48,24 +48,16 @@ impl ReadAhead {
             return Ok((start, end));
         };
         let (at, used) = received?.behind(buf, start, end);
-        self.give_back(used);
-        Ok(at)
-    }
-
-    fn give_back(&self, mut buf: Vec<u8>) {
-        if buf.len() != HEADROOM + CHUNK {
-            // A buffer that grew for a large record is not kept.
-            buf = Vec::new();
-        }
         // A thread that has ended needs no buffer.
-        let _ = self.used.send(buf);
+        let _ = self.used.send(used);
+        Ok(at)
     }
 }
 
 /// The reading thread: runs until the input ends or the receiver is dropped.
 fn read(mut input: Box<dyn Read + Send>, full: &SyncSender<io::Result<Chunk>>, used: &Receiver<Vec<u8>>) {
-    while let Ok(mut buf) = used.recv() {
-        buf.resize(HEADROOM + CHUNK, 0);
+    while let Ok(buf) = used.recv() {
+        let mut buf = of_one_size(buf);
         let result = loop {
             let Some(room) = buf.get_mut(HEADROOM..) else { return };
             match input.read(room) {
