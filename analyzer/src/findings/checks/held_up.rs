@@ -53,7 +53,7 @@ impl<'a> HeldUp<'a> {
         let parts = [format!(", {}", short(&first.link)), pair(first.src, first.dst)];
         let episode = |&(first_ns, last_ns): &(u64, u64)| Episode { first_ns, last_ns, peak: None };
         let here = Commands::on(input, &first.link);
-        let raise = Raise::new(entry, Severity::Info, title(diagnosis, parts))
+        let raise = Raise::new(entry, Severity::Warning, title(diagnosis, parts))
             .timeouts(Some(0))
             .evidence("stalls", silences.len())
             .evidence("shortest_ns", silences.iter().map(length).min())

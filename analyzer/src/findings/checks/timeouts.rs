@@ -71,7 +71,7 @@ pub(super) const TIMEOUTS: Entry = Entry {
                ends, count where two QPs of the same hosts show them at the same time, or where one lasts for retry.stall_ms and retry.stall_paces times the longest other silence that \
                its flow has in mid-message (`stalls`; not live).\n\
                - Where nothing at all passed the link meanwhile, and a sender then went on without going back to what was not acknowledged, no timer expired: the clock of the capture was set, or \
-               everything was held up. These are a finding of their own, which is info.\n\
+               everything was held up. These are a finding of their own.\n\
                - One that has not ended counts until the latest data packet of its link. A pause between messages is the job's own.\n\
                \n\
                Figures are those of the latest episode ({EPISODE_GAP_NS} without a timeout end one); of several episodes, shortest and longest silence are those of all, and lost ACKs are not known. \
@@ -517,7 +517,6 @@ mod tests {
             by_id(&sample, "retry.timeouts").unwrap()
         };
         let all = found((1_000, 1_300), (1_001, 1_300));
-        assert_eq!(all.severity, crate::findings::Severity::Info);
         assert!(all.title.starts_with("Clock set, or all traffic held up for 299 ms"), "{}", all.title);
         let before = found((1_000, 1_300), (1_100, 1_300));
         assert!(before.is_problem() && before.title.starts_with("2 stalls"), "{}", before.title);
