@@ -10,7 +10,7 @@ use super::grouping::{Group, Names};
 use super::visibility::{self, Visibility};
 use crate::host::error::{AS_ROOT, NOT_ROOT};
 use crate::host::net::dcb::Priorities;
-use crate::host::process;
+use crate::host::process::{self, Container};
 use crate::host::rdma::port::GidType;
 use crate::util::layout::{plain, wrap};
 use crate::util::style::{Paint, Role};
@@ -366,7 +366,8 @@ fn jobs(host: &HostFacts) -> BTreeMap<String, Vec<String>> {
         let settings = process.settings().filter(|name| OF_NETWORK.iter().any(|of| name.starts_with(of)));
         let settings = settings.filter(|name| process.get(name).is_some());
         let settings: Vec<String> = settings.map(|name| process.shown(name)).collect();
-        let container = process.container.as_ref().map(|c| format!(" in {}", c.label())).unwrap_or_default();
+        let container = process.container.as_ref().and_then(Container::label);
+        let container = container.map(|label| format!(" in {label}")).unwrap_or_default();
         let who = format!("{}{container}", process.label());
         let settings =
             if settings.is_empty() { "NCCL without network settings".to_owned() } else { settings.join(" ") };

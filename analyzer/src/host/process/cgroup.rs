@@ -73,7 +73,10 @@ mod tests {
         assert!(is_unified(&root));
         let line = line_of(&root, inode(POD)).unwrap();
         assert_eq!(line, format!("0::/{POD}"));
-        assert_eq!(Container::parse(&line).unwrap().label(), "11111111-2222-3333-4444-555555555555");
+        assert_eq!(
+            Container::parse(&line).unwrap().label().as_deref(),
+            Some("11111111-2222-3333-4444-555555555555")
+        );
         assert_eq!(line_of(&root, inode("system.slice")).as_deref(), Some("0::/system.slice"));
         assert_eq!(line_of(&root, u64::MAX), None);
     }

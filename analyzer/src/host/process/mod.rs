@@ -56,15 +56,15 @@ impl Container {
         Some(found)
     }
 
-    /// The name for display: the pod by name or id, otherwise the container, otherwise the job.
+    /// The name for display: the pod by name or id, otherwise the container, otherwise the job. `None` if it has none
+    /// of these.
     #[must_use]
-    pub fn label(&self) -> String {
+    pub fn label(&self) -> Option<String> {
         let short = |id: &String| id.chars().take(12).collect::<String>();
         (self.name.clone().filter(|_| self.pod_uid.is_some()))
             .or_else(|| self.pod_uid.clone())
             .or_else(|| self.id.as_ref().map(short))
             .or_else(|| self.slurm_job.as_ref().map(|job| format!("{SLURM}{job}")))
-            .unwrap_or_default()
     }
 }
 
@@ -251,7 +251,8 @@ mod tests {
             assert_eq!((found.pod_uid.as_deref(), found.id.as_deref()), (uid, id), "{path}");
         }
         let job = Container::parse("0::/system.slice/slurmstepd.scope/job_77/step_0").unwrap();
-        assert_eq!(job.label(), "slurm job 77");
+        assert_eq!(job.label().as_deref(), Some("slurm job 77"));
+        assert_eq!(Container { name: Some("host0".to_owned()), ..Container::default() }.label(), None);
         let jobs = [
             ("slurm job 77", Some("slurm job 77")),
             ("llama-worker-12", Some("llama-worker")),

@@ -44,10 +44,12 @@ impl PodInterfaces {
                 continue;
             }
             // A process of the host may be in it too, to set it up.
-            let Some(container) = Container::of(root, pid) else { continue };
+            let Some(pod) = Container::of(root, pid).and_then(|container| container.label()) else {
+                continue;
+            };
             known.insert(namespace);
             for (address, name) in addresses(root, pid) {
-                let interface = PodInterface { pod: container.label(), pid, name };
+                let interface = PodInterface { pod: pod.clone(), pid, name };
                 let another = |known: &mut Option<PodInterface>| *known = None;
                 found.0.entry(address).and_modify(another).or_insert(Some(interface));
             }

@@ -94,7 +94,7 @@ impl Processes {
         let of_process = qp.pid.map(|thread| {
             let read = || {
                 let pid = process::leader(root, thread).unwrap_or(thread);
-                (pid, process::comm(root, thread), Container::of(root, pid).map(|c| c.label()))
+                (pid, process::comm(root, thread), Container::of(root, pid).and_then(|c| c.label()))
             };
             self.0.entry(thread).or_insert_with(read).clone()
         });

@@ -42,7 +42,7 @@ impl Pods {
             }
             _ => Container::of(root, pid).or_else(|| if unified { named() } else { None }),
         };
-        let label = found.map(|container| container.label()).filter(|label| !label.is_empty());
+        let label = found.and_then(|container| container.label());
         if self.known.len() >= MOST {
             self.known.clear();
         }
@@ -66,8 +66,7 @@ impl Names {
             let Some(pid) = life.pid else { continue };
             if !self.0.contains_key(&pid) {
                 let Some(root) = opened.get_or_init(root) else { continue };
-                let found = Container::of(root, pid);
-                let pod = found.map(|container| container.label()).filter(|label| !label.is_empty());
+                let pod = Container::of(root, pid).and_then(|container| container.label());
                 if self.0.len() >= MOST {
                     self.0.clear();
                 }

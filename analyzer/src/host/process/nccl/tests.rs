@@ -36,7 +36,7 @@ fn only_processes_with_nccl_settings_are_listed() {
     let found = &result.found[0];
     assert_eq!((found.pid, found.label().as_str()), (17, "python3 17"));
     assert_eq!(found.environment["NCCL_IB_HCA"], "mlx5");
-    assert_eq!(found.container.as_ref().unwrap().label(), "trainer-0");
+    assert_eq!(found.container.as_ref().unwrap().label().as_deref(), Some("trainer-0"));
     // The tree contains neither its namespace nor that of this process.
     let what: Vec<_> = unread.into_reasons().into_iter().map(|r| (r.subject, r.what)).collect();
     let expected = [("host", "follow /proc/self/ns/net"), ("process 17", "follow /proc/17/ns/net")];
