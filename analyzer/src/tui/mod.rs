@@ -36,6 +36,6 @@ pub use state::screen::Screen;
 use state::texts;
 pub use state::{
     analysis, cursor, data, filter, focus, idle, log, matrix, messages, overlay, peers, preparation, prompt,
-    readings, screen, timeline, trail, view,
+    psn_rates, readings, screen, timeline, trail, view,
 };
 use widgets::names;

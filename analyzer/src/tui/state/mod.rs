@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`view`] | all of it, as it is at the snapshot shown |
 //! | [`timeline`], [`trail`], [`readings`] | snapshots and the place in them; readings of devices, of the contexts of queue pairs |
+//! | [`psn_rates`] | rates of a queue pair from its PSNs at two of these |
 //! | [`data`], [`matrix`], [`peers`], [`preparation`] | the values shown, and the slow work of making them |
 //! | [`analysis`] | conclusions of a background thread: findings, entropy |
 //! | [`log`], [`idle`] | the list of events; silent flows |
@@ -24,6 +25,7 @@ pub mod overlay;
 pub mod peers;
 pub mod preparation;
 pub mod prompt;
+pub mod psn_rates;
 pub mod readings;
 pub mod screen;
 pub(super) mod texts;

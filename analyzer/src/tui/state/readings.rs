@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::psn_rates::{PsnCounts, Rates};
 use crate::entity::contexts::{ContextSample, Contexts};
 use crate::model::history::KEPT_NS;
 use crate::util::map::Map;
@@ -28,12 +29,8 @@ pub struct ReadingPoint {
     pub in_flight: Option<u32>,
     /// Retries in use.
     pub retries_used: Option<u8>,
-    /// Packets sent since the first reading.
-    pub sent: Option<u64>,
-    /// Packets received since the first reading.
-    pub received: Option<u64>,
-    /// Readings up to this one before which PSNs may have wrapped.
-    pub ambiguous: u64,
+    /// Packets.
+    pub counts: PsnCounts,
 }
 
 impl ReadingPoint {
@@ -42,10 +39,14 @@ impl ReadingPoint {
             time_ns: sample.read_ns,
             in_flight: sample.in_flight,
             retries_used: sample.retries_used,
-            sent: sample.sent,
-            received: sample.received,
-            ambiguous: sample.ambiguous,
+            counts: PsnCounts { sent: sample.sent, received: sample.received, ambiguous: sample.ambiguous },
         }
+    }
+
+    /// Packets a second since an earlier reading.
+    #[must_use]
+    pub fn rates_since(&self, then: &Self) -> Rates {
+        self.counts.per_second(then.counts, seconds(self.time_ns.saturating_sub(then.time_ns)))
     }
 }
 
@@ -63,9 +64,11 @@ impl Readings {
                 // The number is in use again, or the source restarted.
                 kept.clear();
             }
-            if last != Some(qp.read_ns) {
-                kept.push_back(ReadingPoint::of(qp));
+            if last == Some(qp.read_ns) {
+                // Counters of the port that were read since may show that its PSN can have wrapped before.
+                kept.pop_back();
             }
+            kept.push_back(ReadingPoint::of(qp));
             let old = |first: &ReadingPoint| first.time_ns.saturating_add(KEPT_NS) < newest;
             while kept.len() > MOST || kept.len() > 1 && kept.front().is_some_and(old) {
                 kept.pop_front();
@@ -86,24 +89,12 @@ impl Readings {
 
     /// Packets a second that it sent and received between its two latest readings.
     #[must_use]
-    pub fn rates(&self, device: &str, lqpn: u32) -> (Option<f64>, Option<f64>) {
+    pub fn rates(&self, device: &str, lqpn: u32) -> Rates {
         let Some(kept) = self.by.get(&(device.to_owned(), lqpn)) else { return (None, None) };
         let mut newest = kept.iter().rev();
         let (Some(now), Some(then)) = (newest.next(), newest.next()) else { return (None, None) };
-        rates(then, now)
+        now.rates_since(then)
     }
-}
-
-/// Packets a second between two readings; unknown if PSNs may have wrapped in between.
-#[must_use]
-pub fn rates(then: &ReadingPoint, now: &ReadingPoint) -> (Option<f64>, Option<f64>) {
-    let seconds = seconds(now.time_ns.saturating_sub(then.time_ns));
-    let (now_ambiguous, then_ambiguous) = (now.ambiguous, then.ambiguous);
-    let of = |now: Option<u64>, then: Option<u64>| {
-        let more = now?.checked_sub(then?)? as f64;
-        (seconds > 0.0 && now_ambiguous == then_ambiguous).then(|| more / seconds)
-    };
-    (of(now.sent, then.sent), of(now.received, then.received))
 }
 
 #[cfg(test)]
@@ -153,5 +144,10 @@ mod tests {
             readings.push(&Arc::new(contexts));
             assert_eq!(readings.rates("mlx5_0", 17).0, expected, "{seconds}");
         }
+        // That it may have wrapped shows in the counters of its port, which are read after its context.
+        let mut later = Contexts::clone(&at(4, 400));
+        later.qps[0].ambiguous = 2;
+        readings.push(&Arc::new(later));
+        assert_eq!((readings.of("mlx5_0", 17).count(), readings.rates("mlx5_0", 17).0), (4, None));
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::psn_rates::{PsnCounts, Rates};
 use crate::entity::devices::{Devices, PortSample, QpSample};
 use crate::metrics::loss::signal_intervals::EPISODE_GAP_NS;
 use crate::util::map::Map;
@@ -72,10 +73,14 @@ impl Trail {
     /// is enough, and those since. The clock may step back.
     fn list(&mut self, port: &PortSample) {
         let Some(time_ns) = port.qps_ns else { return };
-        let own = || self.lists.iter().filter(|list| list.is_of(port));
-        if own().next_back().is_some_and(|latest| latest.time_ns == time_ns) {
+        if let Some(latest) = self.lists.iter_mut().rfind(|list| list.is_of(port))
+            && latest.time_ns == time_ns
+        {
+            // Counters of the port that were read since may show that a PSN can have wrapped before.
+            latest.qps = Arc::clone(&port.qps);
             return;
         }
+        let own = || self.lists.iter().filter(|list| list.is_of(port));
         let is_earlier = |list: &&List| list.time_ns.saturating_add(EPISODE_GAP_NS) <= time_ns;
         let first_ns = own().filter(is_earlier).map(|list| list.time_ns).max().unwrap_or(0);
         let too_many = (own().count() + 1).saturating_sub(LISTS);
@@ -131,18 +136,20 @@ impl PortRates<'_> {
 
     /// PSNs that a queue pair sent and took in, a second.
     #[must_use]
-    pub fn qp_per_s(&self, qp: &QpSample) -> (Option<f64>, Option<f64>) {
+    pub fn qp_per_s(&self, qp: &QpSample) -> Rates {
         let Some((list, seconds)) = self.list else { return (None, None) };
         let is_it = |then: &&QpSample| id(then) == id(qp);
-        list.iter().find(is_it).map_or((None, None), |then| of_qp(then, qp, seconds))
+        list.iter().find(is_it).map_or((None, None), |then| counts(qp).per_second(counts(then), seconds))
     }
 
     /// The same of all queue pairs, by number.
     #[must_use]
-    pub fn qps_per_s(&self) -> Map<u32, (Option<f64>, Option<f64>)> {
+    pub fn qps_per_s(&self) -> Map<u32, Rates> {
         let Some((list, seconds)) = self.list else { return Map::default() };
         let then: Map<_, &QpSample> = list.iter().map(|qp| (id(qp), qp)).collect();
-        let rates = |qp: &QpSample| then.get(&id(qp)).map_or((None, None), |then| of_qp(then, qp, seconds));
+        let rates = |qp: &QpSample| {
+            then.get(&id(qp)).map_or((None, None), |then| counts(qp).per_second(counts(then), seconds))
+        };
         self.now.qps.iter().map(|qp| (qp.owner.lqpn, rates(qp))).collect()
     }
 
@@ -164,13 +171,8 @@ fn id(qp: &QpSample) -> (u32, Option<u32>) {
     (qp.owner.lqpn, qp.owner.rqpn)
 }
 
-/// Packets a second of a queue pair in two lists; unknown if its PSNs may have wrapped in between.
-fn of_qp(then: &QpSample, now: &QpSample, seconds: f64) -> (Option<f64>, Option<f64>) {
-    let is_exact = then.ambiguous == now.ambiguous;
-    let of = |now: Option<u64>, then: Option<u64>| {
-        Some(now?.saturating_sub(then?) as f64 / seconds).filter(|_| is_exact)
-    };
-    (of(now.sent, then.sent), of(now.received, then.received))
+fn counts(qp: &QpSample) -> PsnCounts {
+    PsnCounts { sent: qp.sent, received: qp.received, ambiguous: qp.ambiguous }
 }
 
 #[cfg(test)]
@@ -250,5 +252,18 @@ mod tests {
         let now = listed(61, 61, 1);
         trail.push(&now);
         assert_eq!(rate(&trail, &now), None, "its PSN may have wrapped");
+        // That shows in the counters of the port, which are read after the list.
+        let mut trail = Trail::default();
+        for (second, list, ambiguous) in [(1, 10, 0), (2, 20, 0), (3, 20, 1)] {
+            trail.push(&listed(second, list, ambiguous));
+        }
+        assert_eq!(rate(&trail, &listed(4, 30, 1)), Some(5.0));
+        let mut trail = Trail::default();
+        for (second, list) in [(1, 10), (2, 20)] {
+            trail.push(&listed(second, list, 0));
+        }
+        let mut again = Devices::clone(&listed(3, 30, 0));
+        Arc::make_mut(&mut again.ports[0].qps)[0].sent = Some(7);
+        assert_eq!(rate(&trail, &Arc::new(again)), None, "its count began again");
     }
 }

@@ -11,7 +11,8 @@ use crate::analysis::{DeviceQp, Facts, QpPosts, QpSource};
 use crate::entity::lives::{ERROR, GONE, NUMBER_REUSED};
 use crate::model::Level;
 use crate::tui::column::compact;
-use crate::tui::readings::{self, ReadingPoint};
+use crate::tui::psn_rates::Rates;
+use crate::tui::readings::ReadingPoint;
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::section;
@@ -201,9 +202,6 @@ fn context(row: &Row<'_>) -> Vec<Pair> {
 /// The time between two readings, and what holds in it.
 type Segment = (u64, u64, Option<f64>);
 
-/// Packets sent and received per second.
-type Rates = (Option<f64>, Option<f64>);
-
 /// The highest value of the segments in each column.
 fn columns(segments: &[Segment], grid: Grid) -> Vec<Option<f64>> {
     let column = |at: usize| {
@@ -233,7 +231,7 @@ fn over_time(view: &View, row: &Row<'_>, width: usize, tall: usize) -> Vec<Line<
         (between.chain(own).collect(), points.last().and_then(|now| of(now)))
     };
     let rate = |of: fn(&Rates) -> Option<f64>| -> (Vec<Segment>, Option<f64>) {
-        let rates = steps().map(|(then, now)| (then.time_ns, now.time_ns, of(&readings::rates(then, now))));
+        let rates = steps().map(|(then, now)| (then.time_ns, now.time_ns, of(&now.rates_since(then))));
         let all: Vec<Segment> = rates.collect();
         let now = all.last().and_then(|(.., value)| *value);
         (all, now)
