@@ -136,6 +136,14 @@ impl DeviceQp {
         self.sent_packets.filter(|_| self.ambiguous_readings.unwrap_or(0) == 0)
     }
 
+    /// Source of the numbers of packets: the kernel's list where no context was read. `None`: they are not known.
+    #[must_use]
+    pub fn packets_source(&self) -> Option<QpSource> {
+        self.sent_packets.or(self.received_packets)?;
+        let of = |name| self.figure_sources.get(name).copied();
+        Some(of("sent_packets").or_else(|| of("received_packets")).unwrap_or(QpSource::Netlink))
+    }
+
     /// Packets sent and received, as far as known.
     #[must_use]
     pub fn moved_packets(&self) -> u64 {

@@ -9,8 +9,9 @@ use super::exposition::Format;
 use super::*;
 use crate::analysis::fixtures::{self, SECOND, everything, port, qp_event, qp_life, with_lives};
 use crate::entity::contexts::{Blamed, ContextSample, Contexts, Queries};
-use crate::entity::devices::{Devices, PortSample};
+use crate::entity::devices::{Devices, PortSample, QpSample};
 use crate::entity::lives::{ERROR, Lives};
+use crate::entity::owners::QpOwner;
 use crate::report;
 
 /// Devices with two queue pairs of no flow, one of which retries; an idle second port; and all that metrics have of
@@ -199,11 +200,12 @@ fn counts_of_a_queue_pair_never_decrease() {
     };
     let sent = |points: &BTreeMap<String, f64>| figure(points, "sent_packets_total");
     assert_eq!(sent(&at(vec![moving(7, 900)], Some(1), 1)), Some(900.0));
-    // A source with a shorter memory, and a reading without the figure.
-    assert_eq!(sent(&at(vec![moving(7, 800)], None, 1)), Some(900.0));
+    // A count that began again goes on at once, and a reading without the figure changes nothing.
+    let again = at(vec![moving(7, 3)], None, 1);
+    assert_eq!((sent(&again), figure(&again, "ambiguous_readings_total")), (Some(900.0), Some(1.0)));
     let unknown = ContextSample { sent: None, ..moving(7, 0) };
     assert_eq!(sent(&at(vec![unknown], Some(1), 1)), Some(900.0));
-    assert_eq!(sent(&at(vec![moving(7, 950)], Some(1), 1)), Some(950.0));
+    assert_eq!(sent(&at(vec![moving(7, 53)], Some(1), 1)), Some(950.0));
     // Another queue pair of the same numbers.
     assert_eq!(sent(&at(vec![moving(7, 10)], Some(2), 1)), Some(960.0));
     // It is gone: its counts stay for a while, what it did at the moment does not.
@@ -211,7 +213,36 @@ fn counts_of_a_queue_pair_never_decrease() {
     assert_eq!((sent(&gone), figure(&gone, "in_flight_packets")), (Some(960.0), None));
     let back = at(vec![moving(7, 12)], Some(2), 200);
     assert_eq!((sent(&back), figure(&back, "in_flight_packets")), (Some(962.0), Some(3.0)));
+    assert_eq!(figure(&back, "ambiguous_readings_total"), Some(1.0));
     assert_eq!(sent(&at(Vec::new(), None, 301)), None, "five minutes later");
+}
+
+/// The list and the contexts begin to count at different times: neither does a count stand still until one has
+/// overtaken the other, nor does it take the difference for traffic.
+#[test]
+fn counts_go_on_where_another_source_takes_over() {
+    let mut exporter = Exporter::new(Options { qps: 4, ..Options::default() });
+    let mut time_ns = 0;
+    let mut at = |(listed, wraps): (u64, u64), (read, own_wraps): (u64, u64)| {
+        let context = ContextSample { received: None, ambiguous: own_wraps, ..moving(7, read) };
+        let mut sample = offloaded(vec![context]);
+        let mut port = port();
+        let owner = QpOwner { device: port.device.clone(), lqpn: 7, rqpn: Some(1_007), ..QpOwner::default() };
+        let qp = QpSample { owner, sent: Some(listed), ambiguous: wraps, ..QpSample::default() };
+        port.qps = Arc::new(vec![qp]);
+        Arc::make_mut(&mut sample.devices).ports = vec![port];
+        time_ns += SECOND;
+        sample.time_ns += time_ns;
+        let points = exposed(&mut exporter, &sample);
+        ["sent_packets_total", "ambiguous_readings_total"].map(|name| figure(&points, name))
+    };
+    assert_eq!(at((5_000, 0), (90, 0)), [Some(5_000.0), Some(0.0)]);
+    // Exact, and smaller: what the list has counted stays.
+    assert_eq!(at((5_100, 1), (190, 0)), [Some(5_000.0), Some(1.0)]);
+    assert_eq!(at((5_200, 1), (290, 0)), [Some(5_100.0), Some(1.0)]);
+    // A lower bound as well, so the list is first again; and it is larger.
+    assert_eq!(at((5_300, 1), (390, 1)), [Some(5_100.0), Some(2.0)]);
+    assert_eq!(at((5_420, 1), (490, 1)), [Some(5_220.0), Some(2.0)]);
 }
 
 #[test]

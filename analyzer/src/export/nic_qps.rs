@@ -1,7 +1,7 @@
 //! Queue pairs of NICs that have series of their own: those of which no packet is seen, so that no flow is theirs.
 //!
-//! Their counts never decrease while they have their series: a figure that becomes smaller is held, and a new queue
-//! pair of the same numbers goes on from where the one before ended.
+//! Their counts never decrease while they have their series: a new queue pair of the same numbers, a figure of another
+//! source and one that began again go on from where the one before ended.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -26,28 +26,55 @@ impl NicQpId {
     }
 }
 
+/// What counts are of, compared with the report before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CountOf {
+    /// The same queue pair, from the same source.
+    Same,
+    /// The same queue pair, from a source that began to count at another time.
+    OtherSource,
+    /// Another queue pair with the same numbers, which counts from 0.
+    OtherQp,
+}
+
 /// A count that never decreases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RisingCount {
-    /// Of earlier queue pairs with the same numbers.
-    earlier: Option<u64>,
-    /// Of the present one; `None`: unknown.
-    high: Option<u64>,
+    /// `None` if it was never known.
+    sum: Option<u64>,
+    /// The latest figure of the present source; `None`: it has not shown one.
+    latest: Option<u64>,
 }
 
 impl RisingCount {
     /// The count; `None` if it was never known.
     #[must_use]
     pub fn get(self) -> Option<u64> {
-        [self.earlier, self.high].into_iter().flatten().reduce(u64::saturating_add)
+        self.sum
     }
 
-    fn raise(&mut self, now: Option<u64>, is_another: bool) {
-        if is_another {
-            self.earlier = self.get();
-            self.high = None;
+    /// Adds what a figure has grown by. Of a source that took over, and of a figure that began again, only what is
+    /// counted from now on is new for certain: then true, as something may be missing.
+    fn take(&mut self, now: Option<u64>, of: CountOf) -> bool {
+        match of {
+            CountOf::Same => {}
+            CountOf::OtherSource => self.latest = None,
+            CountOf::OtherQp => self.latest = Some(0),
         }
-        self.high = self.high.max(now);
+        let Some(now) = now else { return false };
+        let more = match (self.latest, self.sum) {
+            (Some(before), _) => now.checked_sub(before),
+            (None, None) => Some(now),
+            (None, Some(_)) => None,
+        };
+        self.sum = Some(self.sum.unwrap_or(0).saturating_add(more.unwrap_or(0)));
+        self.latest = Some(now);
+        more.is_none()
+    }
+
+    /// Adds one, if the count is known.
+    fn add_one(&mut self) {
+        self.sum = self.sum.map(|sum| sum.saturating_add(1));
     }
 }
 
@@ -58,7 +85,8 @@ pub struct NicQp {
     pub sent: RisingCount,
     /// Packets received.
     pub received: RisingCount,
-    /// Readings since the previous one of which its PSN may have wrapped.
+    /// Readings since the previous one of which its PSN may have wrapped, or that another source, or a new count, began
+    /// with.
     pub ambiguous: RisingCount,
     /// Transport timeouts attributed to it.
     pub timeouts: RisingCount,
@@ -77,18 +105,25 @@ pub struct NicQp {
     /// Pod of the process.
     pub pod: Option<String>,
     created_ns: Option<u64>,
+    packets_of: Option<QpSource>,
 }
 
 impl NicQp {
     fn take(&mut self, qp: &DeviceQp) {
-        let is_another = match (self.created_ns, qp.control.created_ns) {
-            (Some(before), Some(now)) => before != now,
-            _ => false,
-        };
-        self.sent.raise(qp.sent_packets, is_another);
-        self.received.raise(qp.received_packets, is_another);
-        self.ambiguous.raise(qp.ambiguous_readings, is_another);
-        self.timeouts.raise(qp.timeouts, is_another);
+        let differs = |(before, now)| before != now;
+        let is_other = self.created_ns.zip(qp.control.created_ns).is_some_and(differs);
+        let packets_of = qp.packets_source();
+        let changes = self.packets_of.zip(packets_of).is_some_and(|(before, now)| before != now);
+        let of = if is_other { CountOf::OtherQp } else { CountOf::Same };
+        let packets = if changes && !is_other { CountOf::OtherSource } else { of };
+        let lacks_sent = self.sent.take(qp.sent_packets, packets);
+        let lacks_received = self.received.take(qp.received_packets, packets);
+        self.ambiguous.take(qp.ambiguous_readings, packets);
+        if lacks_sent || lacks_received {
+            self.ambiguous.add_one();
+        }
+        self.timeouts.take(qp.timeouts, of);
+        self.packets_of = packets_of.or(self.packets_of);
         (self.in_flight, self.stuck_ns, self.retries_used) = (qp.in_flight, qp.stuck_ns, qp.retries_used);
         self.peer = qp.control.dst;
         (self.pid, self.comm, self.pod) = (qp.pid, qp.comm.clone(), qp.pod.clone());

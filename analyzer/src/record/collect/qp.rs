@@ -92,7 +92,7 @@ impl Qps {
                 let (before, now, gauges) = (*known, counts(qp), gauges(qp));
                 let mut new: [Option<u64>; COUNTS] =
                     std::array::from_fn(|at| grown(before.counts[at], now[at]));
-                let packets_of = packets_of(qp);
+                let packets_of = qp.packets_source();
                 // The list and the context began to count at different times: the packets in between are not known.
                 let changes = before.packets_of.zip(packets_of).is_some_and(|(before, now)| before != now);
                 if changes {
@@ -151,13 +151,6 @@ fn counts(qp: &DeviceQp) -> [Option<u64>; COUNTS] {
         qp.pause_stall_ns,
         qp.ambiguous_readings,
     ]
-}
-
-/// The source of the packets: the list where no context was read.
-fn packets_of(qp: &DeviceQp) -> Option<QpSource> {
-    qp.sent_packets.or(qp.received_packets)?;
-    let of = |name| qp.figure_sources.get(name).copied();
-    Some(of("sent_packets").or(of("received_packets")).unwrap_or(QpSource::Netlink))
 }
 
 /// The increase of a count. One that decreases began again.
