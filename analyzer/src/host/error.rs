@@ -1,6 +1,7 @@
 //! Errors of host access, as sentences for the user.
 
 use std::io;
+use std::sync::OnceLock;
 
 use crate::util::limit;
 
@@ -122,10 +123,37 @@ pub const AS_ROOT: &str = "run as root (sudo)";
 pub const NOT_ROOT: &str = "not permitted to root in this container or under kernel lockdown \
                             (/sys/kernel/security/lockdown): run it on the host itself";
 
+/// The same for a thread that was root's and has changed its user after set-up.
+pub const GAVE_UP_ROOT: &str = "rocescope gave up root after set-up: run it with --no-sandbox";
+
+/// True if the process was root's when the first of its threads changed its user.
+static BEGAN_AS_ROOT: OnceLock<bool> = OnceLock::new();
+
+/// Remembers whose the process is. Call it before a thread changes its user: later it would be advised to run as root
+/// what root runs.
+pub fn note_user() {
+    BEGAN_AS_ROOT.get_or_init(is_root);
+}
+
+/// True if the calling thread is root's.
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The remedy for a refusal to a thread that is root's or not, of a process that was or not.
+const fn remedy_of_refusal(began_as_root: bool, is_root: bool) -> &'static str {
+    match (began_as_root, is_root) {
+        (_, true) => NOT_ROOT,
+        (true, false) => GAVE_UP_ROOT,
+        (false, false) => AS_ROOT,
+    }
+}
+
 fn remedy(cause: &io::Error) -> Option<&'static str> {
     match cause.raw_os_error()? {
         libc::EPERM | libc::EACCES => {
-            Some(if rustix::process::geteuid().is_root() { NOT_ROOT } else { AS_ROOT })
+            let is_root = is_root();
+            Some(remedy_of_refusal(*BEGAN_AS_ROOT.get().unwrap_or(&is_root), is_root))
         }
         errno @ (libc::EMFILE | libc::ENFILE) => limit::remedy(errno),
         _ => None,
@@ -144,6 +172,13 @@ mod tests {
         let is_root = rustix::process::geteuid().is_root();
         assert_eq!((text.contains("sudo"), text.contains("container")), (!is_root, is_root), "{text}");
         assert!(!text.contains("os error"), "{text}");
+    }
+
+    #[test]
+    fn nobody_is_advised_to_become_what_he_began_as() {
+        assert_eq!(remedy_of_refusal(true, true), NOT_ROOT);
+        assert_eq!(remedy_of_refusal(true, false), GAVE_UP_ROOT);
+        assert_eq!(remedy_of_refusal(false, false), AS_ROOT);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use std::sync::{Mutex, OnceLock};
 
 pub use plan::Plan;
 
+use crate::host::error;
 use crate::util::lock::Locked as _;
 use crate::util::notice;
 
@@ -146,6 +147,7 @@ pub fn enter(plan: &Plan) -> State {
     if is_off() {
         return State { holds: vec!["privileges are kept (--no-sandbox)".to_owned()], missing: Vec::new() };
     }
+    error::note_user();
     let mut state = State::default();
     let user = rights::user(plan);
     let mut plan = plan.clone();

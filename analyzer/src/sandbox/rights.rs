@@ -163,6 +163,20 @@ pub(super) fn give_up(plan: &Plan, user: Option<User>, state: &mut State) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::error::{self, HostError};
+
+    /// A thread without rights is refused much that root could do.
+    #[test]
+    fn a_refusal_to_a_thread_that_gave_up_root_does_not_advise_root() {
+        let began_as_root = getuid().is_root();
+        let thread = std::thread::spawn(|| {
+            let _state = crate::sandbox::enter(&Plan::parser());
+            let refused = std::io::Error::from_raw_os_error(libc::EPERM);
+            (getuid().is_root(), HostError::system("x", refused).remedy())
+        });
+        let expected = if began_as_root { error::GAVE_UP_ROOT } else { error::AS_ROOT };
+        assert_eq!(thread.join().unwrap(), (false, Some(expected)));
+    }
 
     #[test]
     fn whoever_called_sudo_is_needed_only_for_files_that_are_written() {
