@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::analysis::flow::Ports;
-use crate::analysis::{DataEntropy, Entropy};
+use crate::analysis::{DataEntropy, Entropy, TupleEntropy};
 use crate::sample::{Address, Direction, RetiredTuple, Sample, Tuple, address};
 use rocescope_common::random::{GOLDEN, mix};
 
 /// Entropy over 5-tuples of everything that a sample with these weights has counted.
 pub(super) fn entropy(weights: &Weights) -> Entropy {
     let all = Spread::over(&weights.tuples, weights.unattributed_bytes).entropy();
-    let data = (all.five_tuples > 0).then(|| {
-        let Entropy { five_tuples, effective_flows, normalized, .. } = weights.data.entropy();
+    let data = (all.tuples.five_tuples > 0).then(|| {
+        let TupleEntropy { five_tuples, effective_flows, normalized, .. } = weights.data.entropy().tuples;
         DataEntropy { five_tuples, effective_flows, normalized }
     });
     Entropy { data, ..all }
@@ -80,23 +80,19 @@ impl Spread {
     pub fn entropy(&self) -> Entropy {
         let five_tuples = self.tuples.len() as u64;
         let source_ports = self.tuples.iter().map(|(_, port, _)| port).collect::<BTreeSet<_>>().len() as u64;
-        let nothing = Entropy {
-            five_tuples,
-            source_ports,
-            unattributed_bytes: self.unattributed_bytes,
-            ..Entropy::default()
-        };
         let bytes = || self.tuples.iter().map(|(.., bytes)| *bytes);
-        let Some(bits) = bits_of(bytes()) else { return nothing };
+        let bits = bits_of(bytes());
         let total = bytes().map(|bytes| bytes as f64).sum::<f64>();
         let top = bytes().max().unwrap_or(0);
-        Entropy {
-            entropy_bits: Some(bits),
-            normalized: (five_tuples > 1).then(|| bits / (five_tuples as f64).log2()),
-            effective_flows: Some(bits.exp2()),
-            top_share: Some(top as f64 / total),
-            ..nothing
-        }
+        let tuples = TupleEntropy {
+            five_tuples,
+            source_ports,
+            entropy_bits: bits,
+            normalized: bits.filter(|_| five_tuples > 1).map(|bits| bits / (five_tuples as f64).log2()),
+            effective_flows: bits.map(f64::exp2),
+            top_share: bits.map(|_| top as f64 / total),
+        };
+        Entropy { tuples, unattributed_bytes: self.unattributed_bytes, data: None }
     }
 }
 

@@ -65,7 +65,7 @@ pub(crate) use facts::ByLink;
 pub use facts::{
     Ack, CeOverTime, Cnp, CompletionByOperation, DataEntropy, Dscp, DuplicatePackets, Ecn, EcnOverTime,
     Entropy, Facts, Flow, FlowId, InputKind, Latency, LatencyByClass, Link, Lost, MixedIn, Naks, Opcode,
-    Pairing, Port, Psn, Recorded, Retired, Skipped, Source, Totals, Tunnels, Untimed, Window,
+    Pairing, Port, Psn, Recorded, Retired, Skipped, Source, Totals, Tunnels, TupleEntropy, Untimed, Window,
 };
 pub use fault_rank::FaultRank;
 pub use imbalance::{

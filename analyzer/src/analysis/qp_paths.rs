@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::ecmp::{self, Ecmp};
 use super::entropy::{QpSpread, Spread, Weight};
 use super::imbalance::{is_named, jain, max_over_mean};
-use super::{Device, DeviceQp, Options, QpSource};
+use super::{Device, DeviceQp, Options, QpSource, TupleEntropy};
 use crate::entity::devices::{Devices, PortSample};
 use crate::sample::{Address, Direction, Tuple};
 use crate::util::source_port::why_unknown;
@@ -29,19 +29,9 @@ pub struct QpPaths {
     /// Weight of a queue pair in the figures up to `ecmp`. `bytes`: PSNs that it sent × path MTU, an upper bound of its
     /// bytes, where that is known of each of them. `queue_pairs`: each counts as 1.
     pub weighted_by: &'static str,
-    /// Distinct 5-tuples (addresses, UDP, source port, 4791). Unit: tuples.
-    pub five_tuples: u64,
-    /// Distinct UDP source ports among them. Unit: ports.
-    pub source_ports: u64,
-    /// Entropy of the weights over the 5-tuples, as `entropy.entropy_bits`. Unit: bits. Null: no 5-tuple is known, or
-    /// none has sent anything.
-    pub entropy_bits: Option<f64>,
-    /// That over its maximum; 1: even. Unit: ratio. Null: fewer than two 5-tuples.
-    pub normalized: Option<f64>,
-    /// Effective flows: 2 to the entropy. Unit: tuples. Null: as `entropy_bits`.
-    pub effective_flows: Option<f64>,
-    /// Share of the busiest 5-tuple. Unit: ratio. Null: as `entropy_bits`.
-    pub top_share: Option<f64>,
+    /// Distribution of the weights over their 5-tuples.
+    #[serde(flatten)]
+    pub tuples: TupleEntropy,
     /// Model of hashing them over equal uplinks, as `ecmp`, with weights for bytes. Null: `--ecmp` is not given, or as
     /// `entropy_bits`.
     pub ecmp: Option<Ecmp>,
@@ -187,18 +177,12 @@ pub(super) fn paths(devices: &[Device], watched: &Devices, options: &Options) ->
     let by_tuple = by(&weights, |weight| Weight { dest_qp: 0, ..*weight });
     let ecmp = options.ecmp.and_then(|uplinks| ecmp::of_weights(uplinks, "queue pairs", &by_tuple, &by_qp));
     let spreads = QpSpread::by_sender(&by_tuple, &by_qp);
-    let entropy = Spread::over(&by_tuple, Some(0)).entropy();
     Some(QpPaths {
         qps: senders.len() as u64,
         known: weights.len() as u64,
         unknown,
         weighted_by: weighted_by.name(),
-        five_tuples: entropy.five_tuples,
-        source_ports: entropy.source_ports,
-        entropy_bits: entropy.entropy_bits,
-        normalized: entropy.normalized,
-        effective_flows: entropy.effective_flows,
-        top_share: entropy.top_share,
+        tuples: Spread::over(&by_tuple, Some(0)).entropy().tuples,
         ecmp,
         ports: ports(&senders),
         rails: rails(&senders, &watched.ports, options),
@@ -289,12 +273,14 @@ pub(crate) fn example(ecmp: Option<Ecmp>) -> QpPaths {
         known: 1,
         unknown: [("its source address was not seen".to_owned(), 1)].into(),
         weighted_by: "bytes",
-        five_tuples: 1,
-        source_ports: 1,
-        entropy_bits: Some(0.0),
-        normalized: Some(1.0),
-        effective_flows: Some(1.0),
-        top_share: Some(1.0),
+        tuples: TupleEntropy {
+            five_tuples: 1,
+            source_ports: 1,
+            entropy_bits: Some(0.0),
+            normalized: Some(1.0),
+            effective_flows: Some(1.0),
+            top_share: Some(1.0),
+        },
         ecmp,
         ports: Some(balance.clone()),
         rails: Some(balance.clone()),
@@ -332,10 +318,10 @@ mod tests {
         ];
         let found = facts("mlx5_ib", &even, &options).qp_paths.unwrap();
         assert_eq!((found.qps, found.known, found.unknown.len()), (4, 4, 0));
-        assert_eq!((found.weighted_by, found.five_tuples, found.source_ports), ("bytes", 3, 2));
+        assert_eq!((found.weighted_by, found.tuples.five_tuples, found.tuples.source_ports), ("bytes", 3, 2));
         // A quarter, a quarter and a half: 1.5 bits.
-        assert!((found.entropy_bits.unwrap() - 1.5).abs() < 1e-12);
-        assert!((found.top_share.unwrap() - 0.5).abs() < 1e-12);
+        assert!((found.tuples.entropy_bits.unwrap() - 1.5).abs() < 1e-12);
+        assert!((found.tuples.top_share.unwrap() - 0.5).abs() < 1e-12);
         let ecmp = found.ecmp.unwrap();
         assert_eq!((ecmp.sets[0].five_tuples, ecmp.sets[0].bytes), (3, 400 * 4_096));
         assert_eq!(ecmp.sets[0].cases[1].five_tuples, 4, "each queue pair with a port of its own");
@@ -353,7 +339,7 @@ mod tests {
             .map(|at| (17 + at, 2, u16::try_from(50_000 + at % 100).ok(), Some(1), None))
             .collect();
         let found = facts("mlx5_ib", &many, &Options::default()).qp_paths.unwrap();
-        assert_eq!((found.qps, found.known, found.source_ports), (10_000, 10_000, 100));
+        assert_eq!((found.qps, found.known, found.tuples.source_ports), (10_000, 10_000, 100));
     }
 
     #[test]
@@ -361,7 +347,7 @@ mod tests {
         let given = [(17, 2, Some(50_000), Some(1_000), Some(1)), (18, 2, Some(50_001), None, Some(3))];
         let found = facts("mlx5_ib", &given, &Options::default()).qp_paths.unwrap();
         assert_eq!((found.weighted_by, found.ecmp, found.rails), ("queue_pairs", None, None));
-        assert!((found.effective_flows.unwrap() - 2.0).abs() < 1e-12);
+        assert!((found.tuples.effective_flows.unwrap() - 2.0).abs() < 1e-12);
         let planes = found.planes.unwrap();
         let loads: Vec<(&str, u64)> =
             planes.parts.iter().map(|part| (part.name.as_str(), part.load)).collect();
@@ -379,7 +365,7 @@ mod tests {
         ];
         let found = facts("mlx5_ib", &given, &Options::default()).qp_paths.unwrap();
         assert_eq!((found.known, found.weighted_by), (2, "bytes"), "both 5-tuples that are known");
-        assert!((found.top_share.unwrap() - 0.75).abs() < 1e-12);
+        assert!((found.tuples.top_share.unwrap() - 0.75).abs() < 1e-12);
         let planes = found.planes.unwrap();
         let loads: Vec<(u64, u64)> = planes.parts.iter().map(|part| (part.qps, part.load)).collect();
         assert_eq!((planes.weighted_by, &loads[..]), ("bytes", &[(1, 300 * 4_096), (1, 100 * 4_096)][..]));
@@ -419,7 +405,10 @@ mod tests {
     fn what_is_not_known_has_its_reason() {
         let given = [(17, 2, None, Some(10), None), (18, 2, None, Some(10), None)];
         let found = facts("bnxt_re", &given, &Options::default()).qp_paths.unwrap();
-        assert_eq!((found.qps, found.known, found.five_tuples, found.entropy_bits), (2, 0, 0, None));
+        assert_eq!(
+            (found.qps, found.known, found.tuples.five_tuples, found.tuples.entropy_bits),
+            (2, 0, 0, None)
+        );
         let why = "bnxt_re leaves the UDP source port to the firmware".to_owned();
         assert_eq!(found.unknown, BTreeMap::from([(why, 2)]));
         let mlx5 = facts("mlx5_ib", &given, &Options::default()).qp_paths.unwrap();

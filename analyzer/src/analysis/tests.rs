@@ -197,11 +197,11 @@ fn ports_that_found_the_table_full_make_their_number_unknown() {
     let frames = [frame(1, 100), frame(2, 200), frame(3, 300)];
     let (flow, all) = accounted(&frames, true);
     assert_eq!(flow.src_port_count.get(), Some(3));
-    assert_eq!((all.entropy.five_tuples, all.entropy.unattributed_bytes), (3, Some(0)));
+    assert_eq!((all.entropy.tuples.five_tuples, all.entropy.unattributed_bytes), (3, Some(0)));
     let (flow, all) = accounted(&frames, false);
     assert_eq!(flow.src_port_count.get(), None);
     assert_eq!(*flow.src_ports, [Port { port: 1, packets: 1, bytes: 100 }]);
-    assert_eq!((all.entropy.five_tuples, all.entropy.unattributed_bytes), (1, Some(500)));
+    assert_eq!((all.entropy.tuples.five_tuples, all.entropy.unattributed_bytes), (1, Some(500)));
     // A flow on the same link that lost nothing keeps its number.
     let (flow, _) = accounted(&[frame(1, 100)], false);
     assert_eq!(flow.src_port_count.get(), Some(1));
@@ -226,9 +226,9 @@ fn rocev1_has_no_ports() {
         assert_eq!((flow.src_port_count.get(), flow.src_ports.len()), (Some(0), 0));
         assert_eq!((flow.roce_version, flow.dscp, flow.ce_ratio), (Some(1), None, None));
         assert_eq!(flow.ecn, Some(Ecn::default()));
-        assert_eq!((all.entropy.five_tuples, all.entropy.source_ports), (0, 0));
-        assert_eq!((all.entropy.entropy_bits, all.entropy.effective_flows), (None, None));
-        assert_eq!((all.entropy.normalized, all.entropy.top_share), (None, None));
+        assert_eq!((all.entropy.tuples.five_tuples, all.entropy.tuples.source_ports), (0, 0));
+        assert_eq!((all.entropy.tuples.entropy_bits, all.entropy.tuples.effective_flows), (None, None));
+        assert_eq!((all.entropy.tuples.normalized, all.entropy.tuples.top_share), (None, None));
     }
 }
 
@@ -240,7 +240,7 @@ fn both_versions_in_one_flow() {
         assert_eq!(flow.src_port_count.get(), Some(2));
         let ports = [Port { port: 6, packets: 1, bytes: 200 }, Port { port: 5, packets: 1, bytes: 100 }];
         assert_eq!(*flow.src_ports, ports);
-        assert_eq!((all.entropy.five_tuples, all.entropy.unattributed_bytes), (2, Some(0)));
+        assert_eq!((all.entropy.tuples.five_tuples, all.entropy.unattributed_bytes), (2, Some(0)));
         let (flow, all) = accounted(&frames, false);
         assert_eq!(flow.src_port_count.get(), None);
         assert_eq!(all.entropy.unattributed_bytes, None, "the bytes of RoCEv1 are not known apart");
@@ -289,15 +289,15 @@ fn entropy_by_hand() {
     ];
     sample.retired_unattributed = 77;
     let entropy = facts(&sample).entropy;
-    assert_eq!((entropy.five_tuples, entropy.source_ports), (4, 3));
-    close(entropy.entropy_bits, 1.75);
-    close(entropy.normalized, 0.875);
-    close(entropy.effective_flows, 3.363_585_661_014_858);
-    close(entropy.top_share, 0.5);
+    assert_eq!((entropy.tuples.five_tuples, entropy.tuples.source_ports), (4, 3));
+    close(entropy.tuples.entropy_bits, 1.75);
+    close(entropy.tuples.normalized, 0.875);
+    close(entropy.tuples.effective_flows, 3.363_585_661_014_858);
+    close(entropy.tuples.top_share, 0.5);
     assert_eq!(entropy.unattributed_bytes, Some(77));
     // More bytes on the other link: 600 + 250 + 125 + 125.
     sample.retired_tuples[1].bytes = 600;
-    close(facts(&sample).entropy.top_share, 600.0 / 1_100.0);
+    close(facts(&sample).entropy.tuples.top_share, 600.0 / 1_100.0);
 }
 
 #[test]
@@ -307,18 +307,18 @@ fn acknowledgements_are_no_data_flows() {
     let flows = vec![data(1, 10), data(2, 11), ack(1, 10), ack(2, 11)];
     let entropy = facts(&sample(vec![link("a.pcap", None)], flows)).entropy;
     let data = entropy.data.unwrap();
-    assert_eq!((entropy.five_tuples, data.five_tuples), (4, 2));
+    assert_eq!((entropy.tuples.five_tuples, data.five_tuples), (4, 2));
     close(data.effective_flows, 2.0);
     close(data.normalized, 1.0);
-    assert!(entropy.normalized < Some(0.7), "{entropy:?}");
+    assert!(entropy.tuples.normalized < Some(0.7), "{entropy:?}");
 }
 
 #[test]
 fn one_tuple_has_no_spread() {
     let sample = sample(vec![link("a.pcap", None)], vec![(key(0, A, B, 7), stats(1, 3, 300))]);
     let entropy = facts(&sample).entropy;
-    assert_eq!((entropy.entropy_bits, entropy.normalized), (Some(0.0), None));
-    assert_eq!((entropy.effective_flows, entropy.top_share), (Some(1.0), Some(1.0)));
+    assert_eq!((entropy.tuples.entropy_bits, entropy.tuples.normalized), (Some(0.0), None));
+    assert_eq!((entropy.tuples.effective_flows, entropy.tuples.top_share), (Some(1.0), Some(1.0)));
     assert!(!serde_json::to_string(&entropy).unwrap().contains("-0"));
 }
 
@@ -543,7 +543,10 @@ fn each_link_has_the_entropy_of_its_own_bytes() {
     let by_link = Spread::by_link(&sample);
     assert_eq!(by_link.keys().copied().collect::<Vec<_>>(), ["eth0", "eth1"]);
     let [both, one] = ["eth0", "eth1"].map(|name| by_link[name].entropy());
-    assert_eq!((both.five_tuples, both.source_ports, both.top_share), (2, 2, Some(2.0 / 3.0)));
+    assert_eq!(
+        (both.tuples.five_tuples, both.tuples.source_ports, both.tuples.top_share),
+        (2, 2, Some(2.0 / 3.0))
+    );
     // Three quarters and one quarter.
-    close(one.normalized, 2.0 - 0.75 * 3.0_f64.log2());
+    close(one.tuples.normalized, 2.0 - 0.75 * 3.0_f64.log2());
 }

@@ -205,13 +205,13 @@ fn histogram(times: &Distribution, octaves: &[u32]) -> Value {
 
 pub(super) fn entropy(reading: &Reading<'_>, series: &mut Series) {
     for (link, entropy) in reading.entropy {
-        series.known(&[link], entropy.normalized);
+        series.known(&[link], entropy.tuples.normalized);
     }
 }
 
 pub(super) fn source_ports(reading: &Reading<'_>, series: &mut Series) {
     for (link, entropy) in reading.entropy {
-        series.push(&[link], entropy.source_ports);
+        series.push(&[link], entropy.tuples.source_ports);
     }
 }
 

@@ -370,31 +370,41 @@ impl Ecn {
     }
 }
 
-/// Distribution of the bytes over the 5-tuples that fabrics hash: more even means better ECMP balance.
+/// Distribution of the bytes over the 5-tuples that fabrics hash: more even means better ECMP balance. Retired flows
+/// are included. A 5-tuple that several links see counts once, with the bytes of the link that saw the most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Entropy {
-    /// Distinct 5-tuples (source, destination, UDP, source port, 4791), retired flows included. One that
-    /// several links see counts once, with the bytes of the link that saw the most. Unit: tuples.
-    pub five_tuples: u64,
-    /// Distinct UDP source ports among them. Unit: ports.
-    pub source_ports: u64,
-    /// Entropy of the bytes over the 5-tuples: −Σ p·log2 p. Unit: bits. Null: no RoCEv2 was seen.
-    pub entropy_bits: Option<f64>,
-    /// Normalized entropy: `entropy_bits` over its maximum, log2(`five_tuples`); 1: even. Unit: ratio. Null:
-    /// fewer than two 5-tuples.
-    pub normalized: Option<f64>,
-    /// Effective flows: 2 to the entropy, the number of equal flows with the same entropy. Unit: tuples.
-    /// Null: no RoCEv2 was seen.
-    pub effective_flows: Option<f64>,
-    /// Share of the bytes in the busiest 5-tuple. Unit: ratio. Null: no RoCEv2 was seen.
-    pub top_share: Option<f64>,
+    /// The figures of the distribution.
+    #[serde(flatten)]
+    pub tuples: TupleEntropy,
     /// Bytes left out because their 5-tuple is not known: the flow table was full, too many flows were retired, or
     /// the overflow table was full. Unit: bytes. Null: a flow lost ports and carried both RoCE versions.
     pub unattributed_bytes: Option<u64>,
     /// The 5-tuples of flows that carry payload, without those of ACKs and CNPs alone, and without retired flows.
     /// Null: no RoCEv2 was seen.
     pub data: Option<DataEntropy>,
+}
+
+/// Distribution of weights over 5-tuples: of bytes in `entropy`, of what `weighted_by` names in `qp_paths`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct TupleEntropy {
+    /// Distinct 5-tuples (source, destination, UDP, source port, 4791). Unit: tuples.
+    pub five_tuples: u64,
+    /// Distinct UDP source ports among them. Unit: ports.
+    pub source_ports: u64,
+    /// Entropy of the weights (bytes, or those of `weighted_by`) over the 5-tuples: −Σ p·log2 p. Unit: bits. Null: no
+    /// 5-tuple is known, or none has weight.
+    pub entropy_bits: Option<f64>,
+    /// Normalized entropy: `entropy_bits` over its maximum, log2(`five_tuples`); 1: even. Unit: ratio. Null:
+    /// fewer than two 5-tuples.
+    pub normalized: Option<f64>,
+    /// Effective flows: 2 to the entropy, the number of equal flows with the same entropy. Unit: tuples. Null: as
+    /// `entropy_bits`.
+    pub effective_flows: Option<f64>,
+    /// Share of the busiest 5-tuple. Unit: ratio. Null: as `entropy_bits`.
+    pub top_share: Option<f64>,
 }
 
 /// Distribution of the bytes over the 5-tuples that carry data.

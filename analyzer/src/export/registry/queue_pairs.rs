@@ -151,7 +151,7 @@ pub(super) const QUEUE_PAIRS: &[Metric] = &[
         PATHS,
         "qp_paths.normalized",
         "Entropy of those with a known 5-tuple over the 5-tuples over its maximum; 1: even. Label weighted_by: bytes where those of each are known, else queue_pairs. Absent: fewer than two 5-tuples. Not part of rocescope_entropy_normalized, which is of packets.",
-        |reading, series| read::qp_paths(reading, series, |paths| paths.normalized)
+        |reading, series| read::qp_paths(reading, series, |paths| paths.tuples.normalized)
     ),
     gauge!(
         "qp_paths_effective_flows",
@@ -159,7 +159,7 @@ pub(super) const QUEUE_PAIRS: &[Metric] = &[
         PATHS,
         "qp_paths.effective_flows",
         "2 to that entropy in bits. Absent: no 5-tuple is known.",
-        |reading, series| read::qp_paths(reading, series, |paths| paths.effective_flows)
+        |reading, series| read::qp_paths(reading, series, |paths| paths.tuples.effective_flows)
     ),
     gauge!(
         "qp_paths_imbalance_ratio",

@@ -279,7 +279,7 @@ mod tests {
         assert_eq!((facts.flows[0].packets, facts.flows[0].ecn.unwrap().ect0), (1_000, 1_000), "as captured");
         assert_eq!((facts.flows[0].ecn_data.ect0, facts.flows[0].followed_packets()), (510, 510));
         // One direction is duplicated, the other is not: 510 KB and 1,000 KB.
-        let share = facts.entropy.top_share.unwrap();
+        let share = facts.entropy.tuples.top_share.unwrap();
         assert!((share - 1_000.0 / 1_510.0).abs() < 1e-9, "{share}");
     }
 

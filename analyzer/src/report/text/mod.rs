@@ -289,11 +289,11 @@ fn balance_of(imbalance: &Imbalance) -> String {
 fn hashing(report: &Report, room: usize) -> Vec<String> {
     let entropy = &report.facts.entropy;
     let (Some(bits), Some(effective), Some(top)) =
-        (entropy.entropy_bits, entropy.effective_flows, entropy.top_share)
+        (entropy.tuples.entropy_bits, entropy.tuples.effective_flows, entropy.tuples.top_share)
     else {
         return Vec::new();
     };
-    let ports = plural(entropy.source_ports, "source port");
+    let ports = plural(entropy.tuples.source_ports, "source port");
     let data = entropy.data.map_or_else(String::new, |data| {
         let spread = match (data.effective_flows, data.normalized) {
             (Some(flows), Some(share)) => {
@@ -303,11 +303,11 @@ fn hashing(report: &Report, room: usize) -> Vec<String> {
         };
         format!("Data on {}{spread}. ", plural(data.five_tuples, "5-tuple"))
     });
-    let spread = if entropy.five_tuples > 1 {
+    let spread = if entropy.tuples.five_tuples > 1 {
         format!(
             "{ports}, {effective:.1} effective flows, entropy {bits:.2} bits, normalized {}. The largest 5-tuple \
              carries {} of the bytes.",
-            units::ratio(entropy.normalized),
+            units::ratio(entropy.tuples.normalized),
             units::ratio(Some(top))
         )
     } else {
@@ -318,7 +318,7 @@ fn hashing(report: &Report, room: usize) -> Vec<String> {
         Some(bytes) => format!(" {} are left out: their 5-tuples are not known.", units::bytes(bytes)),
         None => " An unknown number of bytes is left out: their 5-tuples are not known.".into(),
     };
-    let all = plural(entropy.five_tuples, "5-tuple");
+    let all = plural(entropy.tuples.five_tuples, "5-tuple");
     let mut lines =
         wrap(&format!("{data}All packets, ACKs and CNPs included: {all} from {spread}{rest}"), room);
     for set in report.facts.ecmp.iter().flat_map(|ecmp| &ecmp.sets) {

@@ -19,11 +19,11 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
 }
 
 fn spread(paths: &QpPaths) -> String {
-    let figures = match (paths.effective_flows, paths.entropy_bits, paths.top_share) {
+    let figures = match (paths.tuples.effective_flows, paths.tuples.entropy_bits, paths.tuples.top_share) {
         (Some(effective), Some(bits), Some(top)) => format!(
             ", {}, {effective:.1} effective flows, entropy {bits:.2} bits, normalized {}; the largest carries {}",
-            plural(paths.source_ports, "source port"),
-            units::ratio(paths.normalized),
+            plural(paths.tuples.source_ports, "source port"),
+            units::ratio(paths.tuples.normalized),
             units::ratio(Some(top))
         ),
         _ => String::new(),
@@ -37,7 +37,7 @@ fn spread(paths: &QpPaths) -> String {
         "{} of {} QPs, {} (weight: {weight}){figures}{}",
         units::count(paths.known),
         units::count(paths.qps),
-        plural(paths.five_tuples, "5-tuple"),
+        plural(paths.tuples.five_tuples, "5-tuple"),
         unknown.collect::<String>()
     )
 }

@@ -13,7 +13,7 @@ use crate::util::units;
 /// ECMP entropy in the time range, or why it is unknown.
 pub(super) fn shown(view: &View) -> Result<Entropy, &'static str> {
     match view.entropy() {
-        Some(entropy) if entropy.five_tuples > 0 => Ok(entropy),
+        Some(entropy) if entropy.tuples.five_tuples > 0 => Ok(entropy),
         Some(_) if view.data.as_ref().is_some_and(|data| data.model.total.packets > 0) => {
             Err("not known of this time range")
         }
@@ -36,11 +36,11 @@ pub(super) fn gauge(view: &View, width: usize) -> Line<'static> {
     };
     let cells = if width >= 70 { 16 } else { 8 };
     let level = view.active_level(Problem::Hashing);
-    spans.push(bar(entropy.normalized.unwrap_or(0.0), cells), theme::BAR);
-    spans.push(format!(" {}", units::ratio(entropy.normalized)), theme::text(level));
-    let effective = entropy.effective_flows.map_or_else(|| units::UNKNOWN.into(), compact);
+    spans.push(bar(entropy.tuples.normalized.unwrap_or(0.0), cells), theme::BAR);
+    spans.push(format!(" {}", units::ratio(entropy.tuples.normalized)), theme::text(level));
+    let effective = entropy.tuples.effective_flows.map_or_else(|| units::UNKNOWN.into(), compact);
     let mut parts = vec![
-        format!(" {}", counted(entropy.five_tuples, "5-tuple")),
+        format!(" {}", counted(entropy.tuples.five_tuples, "5-tuple")),
         format!(", {effective} effective flows"),
     ];
     // ACKs go back on as many ports as data came: what ECMP has to balance is the data.

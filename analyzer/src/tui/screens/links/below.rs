@@ -140,10 +140,10 @@ fn entropy(view: &View, width: usize) -> Vec<Line<'static>> {
     };
     let mut counts = Spans::default();
     let s = |n: u64| if n == 1 { "" } else { "s" };
-    let (tuples, ports) = (entropy.five_tuples, entropy.source_ports);
+    let (tuples, ports) = (entropy.tuples.five_tuples, entropy.tuples.source_ports);
     counts.push(format!(" {} 5-tuple{}", units::count(tuples), s(tuples)), theme::BOLD);
     counts.push(format!(", {} source port{}", units::count(ports), s(ports)), theme::PLAIN);
-    let effective = entropy.effective_flows.map_or_else(|| units::UNKNOWN.to_owned(), compact);
+    let effective = entropy.tuples.effective_flows.map_or_else(|| units::UNKNOWN.to_owned(), compact);
     counts.push(format!(", {effective} effective flows"), theme::PLAIN);
     lines.push(counts.into_line());
     let level = view.active_level(Problem::Hashing);
@@ -151,16 +151,19 @@ fn entropy(view: &View, width: usize) -> Vec<Line<'static>> {
     bits.push(
         format!(
             " entropy {} bits, {} of maximum ",
-            number(entropy.entropy_bits),
-            units::ratio(entropy.normalized)
+            number(entropy.tuples.entropy_bits),
+            units::ratio(entropy.tuples.normalized)
         ),
         theme::text(level),
     );
-    bits.push(bar(entropy.normalized.unwrap_or(0.0), 10), theme::BAR);
+    bits.push(bar(entropy.tuples.normalized.unwrap_or(0.0), 10), theme::BAR);
     lines.push(bits.into_line());
     let mut top = Spans::default();
-    top.push(format!(" top 5-tuple carries {} of bytes ", units::ratio(entropy.top_share)), theme::PLAIN);
-    top.push(bar(entropy.top_share.unwrap_or(0.0), 10), theme::BAR);
+    top.push(
+        format!(" top 5-tuple carries {} of bytes ", units::ratio(entropy.tuples.top_share)),
+        theme::PLAIN,
+    );
+    top.push(bar(entropy.tuples.top_share.unwrap_or(0.0), 10), theme::BAR);
     lines.push(top.into_line());
     if let Some(bytes) = entropy.unattributed_bytes.filter(|bytes| *bytes > 0) {
         lines.push(Line::raw(format!(" {} of unknown 5-tuples", units::bytes(bytes))));

@@ -19,11 +19,11 @@ pub(super) fn line(paths: &QpPaths, width: usize) -> Line<'static> {
     let qps = if paths.known == paths.qps { of } else { format!("{} of {of}", units::count(paths.known)) };
     let mut spread = Spans::default();
     spread.push(format!(" 5-tuple spread of {qps} QPs: "), theme::DIM);
-    match (paths.effective_flows, paths.unknown.keys().next()) {
+    match (paths.tuples.effective_flows, paths.unknown.keys().next()) {
         (Some(effective), _) => {
-            let tuples = units::count(paths.five_tuples);
+            let tuples = units::count(paths.tuples.five_tuples);
             spread.push(format!("{effective:.1} effective flows of {tuples}"), theme::PLAIN);
-            if let Some(normalized) = paths.normalized {
+            if let Some(normalized) = paths.tuples.normalized {
                 spread.push(format!(", normalized entropy {normalized:.2}"), theme::PLAIN);
             }
         }
@@ -55,7 +55,7 @@ pub(super) fn line(paths: &QpPaths, width: usize) -> Line<'static> {
             part(format!("busiest of {} {name}s ", parts.len()), format!("{ratio:.2} ×"));
         }
     }
-    if paths.effective_flows.is_some() {
+    if paths.tuples.effective_flows.is_some() {
         let weight = if paths.is_by_bytes() { "by PSNs × MTU" } else { "each QP alike" };
         part(weight.to_owned(), String::new());
     }
@@ -80,7 +80,7 @@ mod tests {
         );
         let narrow: String = line(&paths, 115).spans.iter().map(|span| span.content.as_ref()).collect();
         assert!(narrow.ends_with("busiest of 1 ports 1.00 ×"), "{narrow}");
-        (paths.known, paths.effective_flows) = (0, None);
+        (paths.known, paths.tuples.effective_flows) = (0, None);
         (paths.ports, paths.rails, paths.planes) = (None, None, None);
         assert_eq!(text(&paths), " 5-tuple spread of 0 of 2 QPs: not known: its source address was not seen");
     }
