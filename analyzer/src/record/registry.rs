@@ -156,7 +156,7 @@ tables! {
         dscp: Option<u64>, "", "devices[].qps[].dscp", "DSCP of its packets. Null: not known.";
         pid: Option<u64>, "", "devices[].qps[].pid", "Process. Null: as in the report.";
         comm: Text, "", "devices[].qps[].comm", "Command name of the process. Null: not known.";
-        sent_packets: Option<u64>, "packets", "devices[].qps[].sent_packets", "PSNs taken by its requests. Null: not known, or they may have wrapped in the interval.";
+        sent_packets: Option<u64>, "packets", "devices[].qps[].sent_packets", "PSNs taken by its requests. Null: not known, or they may have wrapped: in the interval or the one before, as the counters of the port are read after its context.";
         received_packets: Option<u64>, "packets", "devices[].qps[].received_packets", "PSNs of the requests that it received. Null: as `sent_packets`.";
         readings: Option<u64>, "readings", "devices[].qps[].context_readings", "Readings of its context in the interval. Null: none was ever read.";
         retrying_readings: Option<u64>, "readings", "devices[].qps[].retrying_readings", "Those that showed retries in use. Null: the context does not tell.";

@@ -100,7 +100,7 @@ impl Qps {
                 }
                 let moved = has(new[0]) || has(new[1]);
                 let is_read = has(new[2]);
-                let is_active = moved || changes || new[3..WRAPS].iter().copied().any(has);
+                let is_active = moved || changes || new[3..].iter().copied().any(has);
                 // One that comes to rest has a last row: what it stands at, and that it does not move.
                 let is_due = is_active || is_read && (before.moved || gauges != before.gauges);
                 *known = LatestQp {

@@ -1,6 +1,6 @@
 //! A queue pair as reported by the device, followed across readings.
 
-use super::psn::{self, Advance};
+use super::psn::{Advance, OpenReadings, PortPackets};
 use crate::entity::devices::QpSample;
 use crate::entity::owners::QpOwner;
 use crate::entity::pauses::Stall;
@@ -15,6 +15,8 @@ pub(super) struct QpWatch {
     received: u64,
     /// Readings before which there may have been more.
     ambiguous: u64,
+    /// Readings that the next counters of the port decide about.
+    open: OpenReadings,
     stalled_ns: u64,
     stall: Stall,
     /// It progressed in the latest interval, or has stalled since.
@@ -29,6 +31,7 @@ impl QpWatch {
             sent: 0,
             received: 0,
             ambiguous: 0,
+            open: OpenReadings::default(),
             stalled_ns: 0,
             stall: Stall::default(),
             busy: false,
@@ -44,18 +47,17 @@ impl QpWatch {
         same_maker && self.qp.kind == qp.kind && same_peer
     }
 
-    /// Adds its state at the end of a span (start and end, Unix nanoseconds) in which it took `most` PSNs at most.
-    /// True if a PSN advanced.
+    /// Adds its state at the end of a span (start and end, Unix nanoseconds), before which its port had counted
+    /// `before`. True if a PSN advanced.
     pub(super) fn advance(
         &mut self,
         qp: &QueuePair,
         owner: &QpOwner,
-        most: Option<u64>,
+        before: PortPackets,
         (first_ns, last_ns): (u64, u64),
         paused: bool,
     ) -> bool {
         let span_ns = last_ns.saturating_sub(first_ns);
-        let unknown = Advance { packets: 0, may_be_more: true };
         // A PSN counts packets once it was set: the receive PSN in the transition to RTR, the send PSN in the one
         // from RTR to RTS (IBTA volume 1, modify QP table). A change across these transitions is no packet count.
         let was_sending = matches!(self.qp.state, Some("RTS" | "SQD" | "SQE"));
@@ -63,11 +65,11 @@ impl QpWatch {
         // After a return to RESET its PSNs are meaningless, and the latest packets are unknown.
         let is_set = !matches!(qp.state, Some("RESET" | "INIT"));
         let step = |before: Option<u32>, now: Option<u32>| match (before, now) {
-            _ if !is_set => unknown,
-            (Some(before), Some(now)) => psn::advance(before, now, most),
+            _ if !is_set => Advance::UNKNOWN,
+            (Some(before), Some(now)) => Advance::of(before, now),
             // Without a connection there is no PSN.
             (None, _) => Advance::default(),
-            (Some(_), None) => unknown,
+            (Some(_), None) => Advance::UNKNOWN,
         };
         let changed = was_sending && self.qp.sq_psn != qp.sq_psn || was_up && self.qp.rq_psn != qp.rq_psn;
         if was_up && span_ns > 0 {
@@ -75,7 +77,7 @@ impl QpWatch {
             let received = step(self.qp.rq_psn, qp.rq_psn);
             self.sent = self.sent.saturating_add(sent.packets);
             self.received = self.received.saturating_add(received.packets);
-            self.ambiguous += u64::from(sent.may_be_more || received.may_be_more);
+            self.open.add(&[sent, received], before);
             let ready = qp.state == Some("RTS");
             if !changed && ready && self.busy && paused {
                 self.stalled_ns = self.stalled_ns.saturating_add(span_ns);
@@ -91,6 +93,14 @@ impl QpWatch {
         }
         self.qp = QueuePair { pid: qp.pid.or(self.qp.pid), ..qp.clone() };
         changed
+    }
+
+    /// Decides which readings PSNs may have wrapped before, by what the port has counted after them. Returns their
+    /// number.
+    pub(super) fn counted(&mut self, counted: PortPackets) -> u64 {
+        let ambiguous = self.open.settle(counted);
+        self.ambiguous += ambiguous;
+        ambiguous
     }
 
     /// `moving` is true if the device reports current PSNs. Those of DC are of the latest of many peers.
@@ -137,7 +147,7 @@ mod tests {
             let first = QueuePair { kind: Some(kind), ..rc.clone() };
             let mut followed = QpWatch::new(&first, &owner);
             let later = QueuePair { sq_psn: Some(10), ..first };
-            assert!(followed.advance(&later, &owner, Some(100), (0, 1), false));
+            assert!(followed.advance(&later, &owner, PortPackets::default(), (0, 1), false));
             assert_eq!(followed.sample(true).sent, expected, "{kind}");
         }
     }
@@ -149,7 +159,7 @@ mod tests {
         let mut followed = QpWatch::new(&qp, &owner);
         let (nameless, nobody) = listed(None, None);
         assert!(followed.is_same(&nameless));
-        followed.advance(&nameless, &nobody, None, (0, 1), false);
+        followed.advance(&nameless, &nobody, PortPackets::default(), (0, 1), false);
         assert_eq!(followed.sample(true).owner, owner);
         let others = [listed(Some(4_712), None), listed(None, Some("ib_core"))];
         assert!(others.iter().all(|(other, _)| !followed.is_same(other)) && followed.is_same(&qp));

@@ -8,7 +8,7 @@ use super::context::ask::{Port, PortCounts};
 use super::ethernet::{self, Ethernet};
 use super::follow::QpWatch;
 use super::growth::GrowthWatch;
-use super::psn;
+use super::psn::PortPackets;
 use super::tally::Tally;
 use crate::doctor::check;
 use crate::doctor::facts::HostFacts;
@@ -34,9 +34,8 @@ const MOST_QPS: usize = 16_384;
 struct AtList {
     /// Unix nanoseconds.
     time_ns: u64,
-    /// Packets; `None` if not counted.
-    sent: Option<u64>,
-    received: Option<u64>,
+    /// As counted before the list was begun.
+    packets: PortPackets,
     /// Pauses received, by priority, in microseconds.
     paused_us: [Option<u64>; 8],
 }
@@ -157,6 +156,24 @@ impl PortWatch {
         self.counters = self.tally.sources(self.driver());
         self.counters.extend(ethernet::counters(&self.ethernet));
         self.growth.take(&self.counters, time_ns);
+        let packets = self.packets();
+        let found = self.qps.values_mut().map(|qp| qp.counted(packets)).sum::<u64>();
+        if found > 0 {
+            self.share_qps();
+        }
+    }
+
+    /// Includes the queue pairs as they are known now in samples.
+    fn share_qps(&mut self) {
+        let mut sampled: Vec<QpSample> = self.qps.values().map(|qp| qp.sample(self.moving)).collect();
+        sampled.sort_by_key(|qp| qp.owner.lqpn);
+        self.sampled = Arc::new(sampled);
+    }
+
+    /// RoCE packets that the port has counted.
+    fn packets(&self) -> PortPackets {
+        let value = |name| counted(&self.counters, name).map(|(value, _)| value);
+        PortPackets { sent: value("tx_packets"), received: value("rx_packets") }
     }
 
     /// The port for queries of queue pairs; `None` if RDMA netlink does not list the device.
@@ -170,8 +187,7 @@ impl PortWatch {
     pub(super) fn counted(&self) -> PortCounts {
         let value = |name| counted(&self.counters, name).map(|(value, _)| value);
         PortCounts {
-            sent: value("tx_packets"),
-            received: value("rx_packets"),
+            packets: self.packets(),
             timeouts: value("local_ack_timeouts"),
             sequence_errors: value("psn_error_naks"),
         }
@@ -221,13 +237,10 @@ impl PortWatch {
     }
 
     pub(super) fn take_qps(&mut self, found: &QueuePairs, time_ns: u64) {
-        let value = |name| counted(&self.counters, name).map(|(value, _)| value);
-        let [sent, received] = ["tx_packets", "rx_packets"].map(value);
-        let now = AtList { time_ns, sent, received, paused_us: ethernet::received_us(&self.ethernet) };
+        let now =
+            AtList { time_ns, packets: self.packets(), paused_us: ethernet::received_us(&self.ethernet) };
         let before = self.qps_read.replace(now);
-        let since = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
-        let most =
-            before.and_then(|then| psn::most(since(now.sent, then.sent), since(now.received, then.received)));
+        let packets = before.map(|before| before.packets).unwrap_or_default();
         let from_ns = before.map_or(time_ns, |then| then.time_ns.min(time_ns));
         let span_ns = time_ns - from_ns;
         let paused = before.is_some_and(|before| {
@@ -250,14 +263,12 @@ impl PortWatch {
             }
             let earlier = self.qps.remove(&qp.lqpn).filter(|earlier| earlier.is_same(qp));
             let mut followed = earlier.unwrap_or_else(|| QpWatch::new(qp, owner));
-            let moved = followed.advance(qp, owner, most, (from_ns, time_ns), paused);
+            let moved = followed.advance(qp, owner, packets, (from_ns, time_ns), paused);
             self.moving |= moved && !sets_psns_alone(self.driver());
             present.insert(qp.lqpn, followed);
         }
         self.qps = present;
-        let mut sampled: Vec<QpSample> = self.qps.values().map(|qp| qp.sample(self.moving)).collect();
-        sampled.sort_by_key(|qp| qp.owner.lqpn);
-        self.sampled = Arc::new(sampled);
+        self.share_qps();
         let mine = found.counters.iter().filter(|counter| {
             counter.device == self.device && counter.port.is_none_or(|port| port == self.number)
         });

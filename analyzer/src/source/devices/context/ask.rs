@@ -15,7 +15,7 @@ use crate::host::rdma::nldev::{self, Query, QueuePair};
 use crate::host::rdma::qp_context::{self, Place, QpContext, Undecodable};
 use crate::host::read::queries::Queries;
 use crate::source::devices::lives::Span;
-use crate::source::devices::psn;
+use crate::source::devices::psn::{OpenReadings, PortPackets};
 use crate::util::map::Map;
 use crate::util::time::NS_PER_S;
 
@@ -66,10 +66,8 @@ pub struct Port {
 /// Counters of a port since the start of the run; `None` if nothing counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounts {
-    /// Number of RoCE packets sent.
-    pub sent: Option<u64>,
-    /// Number of RoCE packets received.
-    pub received: Option<u64>,
+    /// RoCE packets.
+    pub packets: PortPackets,
     /// Number of transport timeouts.
     pub timeouts: Option<u64>,
     /// Sequence-error NAKs received.
@@ -135,8 +133,10 @@ struct Qp {
     rqpn: Option<u32>,
     asked_ns: Option<u64>,
     progress: Option<Progress>,
-    /// Counters of its port at the latest context.
-    counted: PortCounts,
+    /// What its port had counted before the latest context.
+    counted: PortPackets,
+    /// Contexts that the next counters of the port decide about.
+    open: OpenReadings,
     /// Number of refused queries in a row.
     refusals: u8,
     kind: Option<&'static str>,
@@ -215,7 +215,8 @@ impl Asker {
                 rqpn: qp.rqpn,
                 asked_ns: None,
                 progress: None,
-                counted: PortCounts::default(),
+                counted: PortPackets::default(),
+                open: OpenReadings::default(),
                 refusals: 0,
                 kind: qp.kind,
                 present: true,
@@ -260,6 +261,9 @@ impl Asker {
             sequence_errors: counted.sequence_errors.unwrap_or(0),
         };
         state.attribution.counted(errors, now_ns);
+        for (_, qp) in self.qps.iter_mut().filter(|((name, _), qp)| name == device && qp.port == number) {
+            self.changed |= qp.counted(counted.packets);
+        }
     }
 
     /// Sends the queries that are due.
@@ -403,7 +407,7 @@ impl Asker {
                     };
                     self.shown.push((life, Span { began_ns: read.unix_ns, ended_ns }));
                 }
-                qp.take(context, read, state.counted, &device.rules);
+                qp.take(context, read, state.counted.packets, &device.rules);
             }
             Err(error) => {
                 self.cost.failed += 1;
@@ -506,16 +510,23 @@ impl Qp {
         }
     }
 
-    fn take(&mut self, context: QpContext, read: Timestamps, counted: PortCounts, rules: &Rules) {
-        // The counters are up to a second older than the context: twice their increase bounds the packets since.
-        let since = |now: Option<u64>, then: Option<u64>| Some(now?.checked_sub(then?)?.saturating_mul(2));
-        let most =
-            psn::most(since(counted.sent, self.counted.sent), since(counted.received, self.counted.received));
-        self.counted = counted;
+    /// Takes a context; `counted` was counted before it.
+    fn take(&mut self, context: QpContext, read: Timestamps, counted: PortPackets, rules: &Rules) {
+        let before = std::mem::replace(&mut self.counted, counted);
         match &mut self.progress {
-            Some(progress) => progress.take(context, read, most, rules),
+            Some(progress) => self.open.add(&progress.take(context, read, rules), before),
             None => self.progress = Some(Progress::new(context, read, rules)),
         }
+    }
+
+    /// Decides which contexts PSNs may have wrapped before, by what the port has counted after them. True if there are
+    /// some.
+    fn counted(&mut self, counted: PortPackets) -> bool {
+        let ambiguous = self.open.settle(counted);
+        if let Some(progress) = &mut self.progress {
+            progress.ambiguous += ambiguous;
+        }
+        ambiguous > 0
     }
 }
 

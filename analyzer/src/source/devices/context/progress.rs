@@ -1,6 +1,6 @@
 //! One queue pair over successive contexts.
 
-use super::super::psn::{self, Advance};
+use super::super::psn::Advance;
 use crate::entity::contexts::ContextTimes;
 use crate::entity::interval::{self, Interval};
 use crate::host::rdma::qp_context::QpContext;
@@ -131,14 +131,13 @@ impl Progress {
         progress
     }
 
-    /// Adds the next context; `most` is the largest possible number of PSNs taken since the one before.
-    pub(super) fn take(&mut self, context: QpContext, read: Timestamps, most: Option<u64>, rules: &Rules) {
-        let advance = |before: Option<u32>, now: Option<u32>| Some(psn::advance(before?, now?, most));
+    /// Adds the next context, and returns the advance of its PSNs, sent and received.
+    pub(super) fn take(&mut self, context: QpContext, read: Timestamps, rules: &Rules) -> [Advance; 2] {
+        let advance = |before: Option<u32>, now: Option<u32>| Some(Advance::of(before?, now?));
         let sent = advance(self.context.next_send_psn, context.next_send_psn);
         let received = advance(self.context.next_recv_psn, context.next_recv_psn);
         let sum = |sum: Option<u64>, more: Option<Advance>| Some(sum?.saturating_add(more?.packets));
         (self.sent, self.received) = (sum(self.sent, sent), sum(self.received, received));
-        self.ambiguous += u64::from([sent, received].into_iter().flatten().any(|more| more.may_be_more));
         if context.acked_psn != self.context.acked_psn {
             self.moved = true;
             self.waits_since_ns = None;
@@ -151,6 +150,7 @@ impl Progress {
         (self.context, self.read) = (context, read);
         self.readings += 1;
         self.note(rules, took_receives);
+        [sent, received].map(Option::unwrap_or_default)
     }
 
     /// Evaluates the latest context. `took_receives` is true if receives were consumed since the previous one.
@@ -260,17 +260,16 @@ mod tests {
     }
 
     #[test]
-    fn a_psn_that_may_have_wrapped_counts_at_least_what_it_shows_and_goes_on() {
+    fn psns_count_what_they_show_and_go_on() {
         let rules = Rules::default();
         let read = Timestamps::default();
         let at = |next: u32| QpContext { next_recv_psn: None, ..context(next, next) };
         let mut progress = Progress::new(at(10), read, &rules);
         assert_eq!((progress.sent, progress.received), (Some(0), None), "no such PSN in the context");
-        for (next, most, sent, ambiguous) in
-            [(30, Some(100), 20, 0), (50, Some(1 << 24), 40, 1), (60, None, 50, 2), (80, Some(100), 70, 2)]
-        {
-            progress.take(at(next), read, most, &rules);
-            assert_eq!((progress.sent, progress.ambiguous), (Some(sent), ambiguous), "{next}");
+        for (next, sent) in [(30, 20), (50, 40), (50, 40), (60, 50)] {
+            let [moved, received] = progress.take(at(next), read, &rules);
+            assert_eq!(progress.sent, Some(sent), "{next}");
+            assert_eq!((moved.wraps_from.is_some(), received), (moved.packets > 0, Advance::default()));
         }
         assert_eq!(progress.received, None);
     }
@@ -289,7 +288,9 @@ mod tests {
             rules.learn(context, progress.as_ref());
             match &mut progress {
                 None => progress = Some(Progress::new(context.clone(), read, rules)),
-                Some(progress) => progress.take(context.clone(), read, Some(10_000), rules),
+                Some(progress) => {
+                    progress.take(context.clone(), read, rules);
+                }
             }
         }
         progress.unwrap()
