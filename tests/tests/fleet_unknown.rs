@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use rocescope::record::registry::FlowSecond;
+use rocescope::record::registry::{FlowSecond, QpSecond};
 use rocescope_tests::fleet::ask::{ask, engines};
 use rocescope_tests::fleet::{Fault, Fleet, QpRows};
 use rocescope_tests::oracle::binary;
@@ -120,6 +120,50 @@ fn queue_pairs_that_died_before_a_range_do_not_die_in_it() {
                 assert_eq!(died, Some(all), "{question} {range:?}: {answer:#}");
             }
         }
+    }
+}
+
+/// The PSN of one queue pair may have wrapped: the packets of all others are known.
+#[test]
+fn packets_of_a_slot_with_an_ambiguous_reading_are_a_lower_bound() {
+    const AT: [u64; 2] = [2, 4];
+    let fleet = Fleet::SMALL;
+    let (begin, end) = fleet.range(Fault::Stalls);
+    let exact = of_deaths(|_| {});
+    // In one second that of one queue pair, in another those of all.
+    let ambiguous = of_deaths(|rows| {
+        let second = |row: &QpSecond| row.t.0 / 1_000_000_000 - begin - 1;
+        let mut one = rows.seconds.iter_mut().filter(|row| row.host.as_str() == "node00003");
+        if let Some(row) = one.find(|row| second(row) == AT[0]) {
+            row.sent_packets = None;
+        }
+        let all = rows.seconds.iter_mut().filter(|row| second(row) == AT[1]);
+        all.for_each(|row| row.sent_packets = None);
+    });
+    for engine in engines("packets_of_a_slot_with_an_ambiguous_reading_are_a_lower_bound") {
+        let of = |folder: &tempfile::TempDir| answer(folder.path(), "timeline", &engine, Some((begin, end)));
+        let (known, found) = (of(&exact), of(&ambiguous));
+        assert_eq!(known["headline"], found["headline"]);
+        let bounds =
+            found["rows"].as_array().unwrap().iter().map(|row| row["qp_packets_lower_bound"].as_bool());
+        let all = column(&known, "qp_packets_per_s").into_iter().zip(column(&found, "qp_packets_per_s"));
+        for (at, ((exact, found), is_bound)) in (0u64..).zip(all.zip(bounds)) {
+            if at == AT[0] {
+                let least = exact.unwrap() - (1.5e9_f64 / 4_096.0).floor();
+                assert!(found.is_some_and(|found| (found - least).abs() <= 1.0), "{found:?}, not {least}");
+                assert_eq!(is_bound, Some(true));
+            } else {
+                let expected = if at == AT[1] { None } else { exact };
+                assert_eq!((found, is_bound), (expected, None), "{at}");
+            }
+        }
+        let mut command = Command::new(binary::path().unwrap());
+        command.args(["fleet", "timeline", "--output", "html"]);
+        command.args(["--from", &begin.to_string(), "--to", &end.to_string()]);
+        let output = command.arg(ambiguous.path()).arg("--engine").arg(&engine).output().unwrap();
+        let page = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(page.matches(">≥ ").count(), 1, "{page}");
+        assert!(!page.contains("LOWER BOUND"), "{page}");
     }
 }
 

@@ -34,7 +34,8 @@ pub(super) fn cell(row: &Row, column: &Column) -> String {
         return if value.is_empty() { units::UNKNOWN.to_owned() } else { plain(&tap_name(value)) };
     }
     let Some(value) = number(row, column.name) else { return units::UNKNOWN.to_owned() };
-    match unit {
+    let is_bound = column.bound.is_some_and(|flag| row.get(flag) == Some(&Value::Bool(true)));
+    let shown = match unit {
         Unit::Count => units::count(whole(value)),
         Unit::Bytes => units::bytes(whole(value)),
         Unit::Rate => units::bit_rate(value * 8.0),
@@ -45,7 +46,8 @@ pub(super) fn cell(row: &Row, column: &Column) -> String {
         Unit::Score => format!("{value:.1}"),
         Unit::Time => time(value * 1e3),
         Unit::Text | Unit::Flag | Unit::OfMetric => units::UNKNOWN.to_owned(),
-    }
+    };
+    if is_bound { format!("≥ {shown}") } else { shown }
 }
 
 /// A number with two decimals, or fewer where three digits come before them.
@@ -88,6 +90,11 @@ mod tests {
             (shown("place").as_str(), shown("times").as_str(), shown("job").as_str()),
             ("a\u{fffd}[2Jb", "-", "-")
         );
+        let packets = Question::Timeline.columns().iter().find(|column| column.bound.is_some()).unwrap();
+        let mut slot = row(json!({"qp_packets_per_s": 1_500.0, "qp_packets_lower_bound": null}));
+        assert_eq!(cell(&slot, packets), "1,500");
+        slot.insert("qp_packets_lower_bound".to_owned(), json!(true));
+        assert_eq!(cell(&slot, packets), "≥ 1,500");
         let of_capture = row(json!({"place": "leaf1.uA0.pcap.gz"}));
         let column = Question::Slow.columns().iter().find(|column| column.name == "place").unwrap();
         assert_eq!(cell(&of_capture, column), "leaf1.uA0");

@@ -16,12 +16,14 @@ use crate::util::units;
 /// Schema of the JSON.
 pub const SCHEMA: &str = "rocescope.fleet/1";
 
-/// Columns with a value in at least one row.
+/// Columns with a value in at least one row. A flag of another column is shown there.
 fn used(answer: &Answer) -> Vec<&'static Column> {
+    let all = answer.question.columns();
     let known = |column: &&Column| {
         answer.rows.iter().any(|row| row.get(column.name).is_some_and(|value| !value.is_null()))
+            && !all.iter().any(|of| of.bound == Some(column.name))
     };
-    answer.question.columns().iter().filter(known).collect()
+    all.iter().filter(known).collect()
 }
 
 const fn align(unit: Unit) -> Align {

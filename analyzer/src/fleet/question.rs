@@ -159,7 +159,9 @@ pub struct Column {
 }
 
 const fn column(name: &'static str, title: &'static str, unit: Unit) -> Column {
-    Column { name, title, unit }
+    Column { name, title, unit, bound: None }
+    /// The flag that says that the value is a lower bound. Views show it with the value.
+    pub bound: Option<&'static str>,
 }
 
 /// Columns of `slow` and `loss`, whose rows come from [`cover`](super::cover).
@@ -247,7 +249,8 @@ const TIMELINE: &[Column] = &[
     column("ce_ratio", "CE", Ratio),
     column("latency_ns", "LATENCY", Duration),
     column("nic_bytes_per_s", "NIC RATE", Rate),
-    column("qp_packets_per_s", "QP PACKETS/S", Count),
+    Column { bound: Some("qp_packets_lower_bound"), ..column("qp_packets_per_s", "QP PACKETS/S", Count) },
+    column("qp_packets_lower_bound", "LOWER BOUND", Flag),
     column("qps_retrying_ratio", "QPs RETRYING", Ratio),
     column("qps_stuck", "QPs STUCK", Count),
     column("nic_timeouts", "NIC TIMEOUTS", Count),

@@ -123,7 +123,8 @@ qp_parts as (
   where {rows}
   group by slot, host, device, lqpn
 ),
--- Where the PSNs of a queue pair may have wrapped, its packets are not known, and neither is the sum. One that never has a count is in no sum.
+-- Where the PSNs of a queue pair may have wrapped, its packets are not known: the sum is at least that of the others. One that never has a
+-- count is in no sum.
 qp_slots as (
   select *, case when max(part_packets) over (partition by host, device, lqpn) is not null then part_gaps end as part_unknown
   from qp_parts
@@ -248,9 +249,10 @@ long as (
          case metric when 'latency' then 1e0 * of_rtt when 'CE' then 1e0 * of_ce when 'loss' then case when is_known = 1 then 1e0 * of_lost end
                      when 'retransmission' then 1e0 * of_retransmitted when 'timeouts' then 1e0 * of_timeouts when 'traffic' then 1e0 * sent_bytes
                      when 'retries (QP)' then case when of_qp_readings >= {RETRYING_READINGS} then of_qps_retrying when of_qps > 0 then 0e0 end
-                     when 'stuck (QP)' then of_qps_stuck when 'packets (QP)' then case when qps_length_ms * 2 >= length_ms and coalesce(of_qp_unknown, 0) = 0 then sent_qp_packets end when 'deaths (QP)' then died
+                     when 'stuck (QP)' then of_qps_stuck when 'packets (QP)' then case when qps_length_ms * 2 >= length_ms then case when of_qp_unknown > 0 then nullif(sent_qp_packets, 0e0) else sent_qp_packets end end when 'deaths (QP)' then died
                      when 'set-up failures (QP)' then refused when 'critical findings' then critical when 'traffic (device)' then sent_nic_bytes
                      when 'timeouts (device)' then expired else paused_time_ns end as num,
+         case when metric = 'packets (QP)' and of_qp_unknown > 0 then 1 else 0 end as is_bound,
          case when metric = 'latency' then 1e0 * of_rtts when metric = 'CE' then 1e0 * of_capable
               when metric in ('traffic', 'traffic (device)') then length_ms / 1000 when metric = 'packets (QP)' then qps_length_ms / 1000 when metric = 'paused (device)' then length_ms * 1000000
               when metric = 'retries (QP)' then 1e0 * of_qps when metric = 'stuck (QP)' then 1e0 * of_qps_sending else 1e0 end as den
@@ -270,11 +272,13 @@ tops as (
 slots as (
   select slot, metric, max(least) as least_of, max(length_ms) as slot_ms, max(case when place = '' then of_packets end) as all_of,
          max(case when place = '' then warnings end) as all_warnings,
-         max(case when place = '' then num end) as all_num, max(case when place = '' then num / nullif(den, 0) end) as figure,
+         max(case when place = '' then num end) as all_num, max(case when place = '' and is_bound = 0 then num / nullif(den, 0) end) as figure,
+         max(case when place = '' and is_bound = 1 then num / nullif(den, 0) end) as least_figure,
          max(case when rank = 1 then place end) as top_host, max(case when rank = 1 then num end) as top_num
   from tops
   group by slot, metric
 ),
+-- A lower bound is no figure to compare: that it is small does not say that little was sent.
 medians as (
   select *, median(figure) over (partition by metric) as usual from slots
 ),
@@ -293,7 +297,8 @@ worst as (
 ),
 wide as (
   select slot, max(slot_ms) as length_ms, max(all_warnings) as warning_findings, sum(case when metric = 'traffic' then figure end) as bytes_per_s,
-         sum(case when metric = 'traffic (device)' then figure end) as nic_bytes_per_s, sum(case when metric = 'packets (QP)' then figure end) as qp_packets_per_s,
+         sum(case when metric = 'traffic (device)' then figure end) as nic_bytes_per_s, sum(case when metric = 'packets (QP)' then coalesce(figure, least_figure) end) as qp_packets_per_s,
+         max(case when metric = 'packets (QP)' and least_figure is not null then 1 end) as qp_packets_bound,
          sum(case when metric = 'loss' then all_num end) as lost_packets,
          sum(case when metric = 'loss' then all_num end) / nullif(max(all_of), 0) as loss_ratio,
          sum(case when metric = 'retransmission' then all_num end) as retransmitted_packets,
@@ -310,7 +315,7 @@ wide as (
   group by slot
 )
 select ((select begin_ms from bounds) + w.slot * (select width_ms from bounds)) / 1000 as unix_s, length_ms * 1000000 as slot_ns, (select width_ms from bounds) * 1000000 as whole_slot_ns, bytes_per_s, lost_packets,
-       loss_ratio, retransmitted_packets, timeout_count, ce_ratio, latency_ns, nic_bytes_per_s, nic_timeouts, paused_ns, qp_packets_per_s,
+       loss_ratio, retransmitted_packets, timeout_count, ce_ratio, latency_ns, nic_bytes_per_s, nic_timeouts, paused_ns, qp_packets_per_s, case when qp_packets_bound = 1 then true end as qp_packets_lower_bound,
        qps_retrying_ratio, qps_stuck, qps_died, setup_failures, critical_findings, warning_findings, nullif(worst_id, '') as worst_finding,
        worst_metric, worst_z, worst_figure, worst_usual, worst_host
 from wide w left join (select slot as id_slot, worst_id from worst_ids where place_of_id = 1) ids on w.slot = id_slot
