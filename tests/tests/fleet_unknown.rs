@@ -258,6 +258,50 @@ fn a_clock_that_is_not_set_stretches_no_answer_over_decades() {
     }
 }
 
+/// A host whose clock is years ahead: a time range that ends with its rows would be all but empty.
+#[test]
+fn a_clock_that_is_years_ahead_stretches_no_answer_over_decades() {
+    const YEARS_NS: u64 = 10 * 365 * 24 * 3_600 * 1_000_000_000;
+    let fleet = Fleet::SMALL;
+    let begin = fleet.range(Fault::Healthy).0;
+    let late = |row: &mut FlowSecond| {
+        if row.host.as_str() == "node00003" && row.t.0 < (begin + 3) * 1_000_000_000 {
+            row.t.0 += YEARS_NS;
+        }
+    };
+    let folder = tempfile::tempdir().unwrap();
+    fleet.write_changed(folder.path(), late, |_| {}).unwrap();
+    // All of them.
+    let ahead = tempfile::tempdir().unwrap();
+    fleet.write_changed(ahead.path(), |row| row.t.0 += YEARS_NS, |row| row.t.0 += YEARS_NS).unwrap();
+    let asked = |folder: &Path, engine: &Path, question: &str, to: &[&str]| {
+        let mut command = Command::new(binary::path().unwrap());
+        let output =
+            command.args(["fleet", question]).args(to).arg(folder).arg("--engine").arg(engine).output();
+        let output = output.unwrap();
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    for engine in engines("a_clock_that_is_years_ahead_stretches_no_answer_over_decades") {
+        for question in ["slow", "jobs", "timeline"] {
+            let found = answer(folder.path(), question, &engine, None);
+            let scope = found["scope"].as_str().unwrap();
+            assert!(scope.contains(" to 2025-11-22 08:"), "{scope}");
+            let expected = " rows of more than a day from now, as from a host whose clock is ahead: --to 2100-01-01T00:00:00Z";
+            let (_, left_out) = scope.split_once("; left out: ").unwrap();
+            assert!(left_out.contains(expected), "{scope}");
+            let all = asked(folder.path(), &engine, question, &["--to", "2100-01-01T00:00:00Z"]);
+            assert!(all.contains(" to 2035-11-") && !all.contains("left out"), "{all}");
+        }
+        let timeline = answer(folder.path(), "timeline", &engine, None);
+        assert!(column(&timeline, "slot_ns").iter().flatten().all(|ns| *ns < 1e11), "{timeline:#}");
+        let none = asked(ahead.path(), &engine, "slow", &[]);
+        assert!(
+            none.contains("job is left out: ") && none.contains(" rows of more than a day from now"),
+            "{none}"
+        );
+    }
+}
+
 /// One of several names is wrong: the answer would be of the others alone.
 #[test]
 fn a_recording_without_a_table_is_named() {

@@ -87,13 +87,15 @@ impl Answer {
         }
         let summary = rows.remove(0);
         if number(&summary, "all_rows").unwrap_or(0.0) < 1.0 {
-            return Err(match unset_rows(&summary) {
-                0 => "nothing was recorded in this time range and job: check --from, --to (UTC) and --job"
-                    .to_owned(),
-                rows => {
-                    let rows = units::plural(rows, "row");
-                    format!("all that was recorded in this time range and job, {rows}, is {UNSET}")
-                }
+            let left_out = left_out(&summary);
+            return Err(if left_out.is_empty() {
+                "nothing was recorded in this time range and job: check --from, --to (UTC) and --job"
+                    .to_owned()
+            } else {
+                format!(
+                    "all that was recorded in this time range and job is left out: {}",
+                    left_out.join("; ")
+                )
             });
         }
         let of_hops = matches!(question, Question::Slow | Question::Loss);
@@ -172,13 +174,23 @@ fn blank(row: &mut Row, columns: &[Column]) {
     }
 }
 
-/// What rows of a clock that was not set are.
-const UNSET: &str =
-    "of before 2010, as from a host whose clock was not set: --from 1970-01-01T00:00:00Z selects it";
+/// Rows that are left out, by their count in the summary: what they are, and how they are selected.
+const LEFT_OUT: [(&str, &str); 2] = [
+    (
+        "unset_rows",
+        "of before 2010, as from a host whose clock was not set: --from 1970-01-01T00:00:00Z selects it",
+    ),
+    (
+        "ahead_rows",
+        "of more than a day from now, as from a host whose clock is ahead: --to 2100-01-01T00:00:00Z selects it",
+    ),
+];
 
-/// Number of rows of a clock that was not set, which are left out.
-fn unset_rows(summary: &Row) -> u64 {
-    number(summary, "unset_rows").map_or(0, whole)
+/// The rows that are left out, a part of a sentence for each kind.
+fn left_out(summary: &Row) -> Vec<String> {
+    let rows = |name: &str| number(summary, name).map(whole).filter(|rows| *rows > 0);
+    let kinds = LEFT_OUT.iter().filter_map(|(name, what)| Some((rows(name)?, what)));
+    kinds.map(|(rows, what)| format!("{} {what}", units::plural(rows, "row"))).collect()
 }
 
 /// Scope of the answer, with the length of its slots, and the hosts that the question cannot evaluate.
@@ -194,12 +206,12 @@ fn scope(question: Question, summary: &Row, first: Option<&Row>) -> String {
         }
         _ => String::new(),
     };
-    let unset = match unset_rows(summary) {
-        0 => String::new(),
-        rows => format!("; left out: {} {UNSET}", units::plural(rows, "row")),
+    let left_out = match left_out(summary) {
+        kinds if kinds.is_empty() => String::new(),
+        kinds => format!("; left out: {}", kinds.join("; ")),
     };
     format!(
-        "{}, {}, {}, {} to {} UTC{slots}{unseen}{unset}",
+        "{}, {}, {}, {} to {} UTC{slots}{unseen}{left_out}",
         units::plural(count("hosts"), "host"),
         units::plural(count("jobs"), "job"),
         units::plural(count("readings"), "reading"),

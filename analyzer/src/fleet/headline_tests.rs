@@ -228,17 +228,23 @@ fn an_answer_without_anything_parallel_is_not_called_even() {
 }
 
 #[test]
-fn rows_of_a_clock_that_was_not_set_are_counted_and_left_out() {
+fn rows_of_a_clock_that_is_far_off_are_counted_and_left_out() {
     let mut some = summary();
     some.insert("unset_rows".to_owned(), json!("12"));
     let of = |row: &Row| Answer::of(Question::Slow, vec![row.clone()], 10, &Limits::default());
     let scope = of(&some).unwrap().scope;
     assert!(scope.ends_with(" UTC; left out: 12 rows of before 2010, as from a host whose clock was not set: --from 1970-01-01T00:00:00Z selects it"), "{scope}");
+    some.insert("ahead_rows".to_owned(), json!(1));
+    let scope = of(&some).unwrap().scope;
+    assert!(
+        scope.ends_with("; 1 row of more than a day from now, as from a host whose clock is ahead: --to 2100-01-01T00:00:00Z selects it"),
+        "{scope}"
+    );
     some.insert("all_rows".to_owned(), json!(0));
     assert!(
-        of(&some)
-            .unwrap_err()
-            .starts_with("all that was recorded in this time range and job, 12 rows, is of before 2010")
+        of(&some).unwrap_err().starts_with(
+            "all that was recorded in this time range and job is left out: 12 rows of before 2010"
+        )
     );
 }
 

@@ -102,6 +102,10 @@ definitions! {
 /// which begins in 1970.
 const FIRST_NS: u64 = 1_262_304_000 * NS_PER_S;
 
+/// A day from the time of the question, as SQL: a row of later is of a clock that is ahead, perhaps by years. Clocks
+/// that are set by hand may be some hours off.
+const LATEST: &str = "cast(now() as timestamp) + interval 1 day";
+
 /// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Question {
@@ -156,12 +160,12 @@ pub struct Column {
     pub title: &'static str,
     /// Unit of its values.
     pub unit: Unit,
+    /// The flag that says that the value is a lower bound. Views show it with the value.
+    pub bound: Option<&'static str>,
 }
 
 const fn column(name: &'static str, title: &'static str, unit: Unit) -> Column {
     Column { name, title, unit, bound: None }
-    /// The flag that says that the value is a lower bound. Views show it with the value.
-    pub bound: Option<&'static str>,
 }
 
 /// Columns of `slow` and `loss`, whose rows come from [`cover`](super::cover).
@@ -380,13 +384,15 @@ fn known_end() -> String {
 impl Chosen {
     fn put_into(&self, text: &str) -> String {
         let from = self.from("first_t").unwrap_or_else(|| "first_t is not null".to_owned());
-        let any_clock = Self { from_ns: Some(self.from_ns.unwrap_or(0)), ..self.clone() };
+        let any_clock = [Some(compared("t", ">", self.from_ns.unwrap_or(0))), self.until(), self.of_job()];
+        let set = compared("t", ">=", self.from_ns.map_or(FIRST_NS, |from| from.min(FIRST_NS)));
         let until = Self { from_ns: self.from_ns.filter(|from| *from < FIRST_NS), ..self.clone() };
         let texts = [
             ("{rows}", self.condition()),
-            ("{rows_of_any_clock}", any_clock.condition()),
+            ("{rows_of_any_clock}", all(any_clock)),
             ("{rows_until}", until.condition()),
-            ("{CLOCK_SET}", compared("t", ">=", self.from_ns.map_or(FIRST_NS, |from| from.min(FIRST_NS)))),
+            ("{CLOCK_SET}", all([Some(set), self.not_ahead()])),
+            ("{CLOCK_AHEAD}", self.to_ns.map_or_else(|| format!("t > {LATEST}"), |_| "1 = 0".to_owned())),
             ("{first_in_range}", from),
             ("{SETUP_FAILED}", failed_setup()),
             ("{END_KNOWN}", known_end()),
@@ -403,16 +409,31 @@ impl Chosen {
         self.from_ns.map(|from| compared(column, ">", from))
     }
 
-    /// The condition that a row is selected. Without a beginning, not one of a clock that was not set: it would stretch
-    /// the time range by decades.
-    fn condition(&self) -> String {
-        let all = [
-            Some(self.from("t").unwrap_or_else(|| compared("t", ">=", FIRST_NS))),
-            self.to_ns.map(|to| compared("t", "<=", to)),
-            self.job.as_ref().map(|job| format!("job = '{}'", job.0)),
-        ];
-        all.into_iter().flatten().collect::<Vec<_>>().join(" and ")
+    /// The condition that a row ends in the time range, as far as its end says.
+    fn until(&self) -> Option<String> {
+        self.to_ns.map(|to| compared("t", "<=", to))
     }
+
+    /// The condition that a row is of no clock that is ahead; with an end of the time range, that says it.
+    fn not_ahead(&self) -> Option<String> {
+        self.to_ns.is_none().then(|| format!("t <= {LATEST}"))
+    }
+
+    fn of_job(&self) -> Option<String> {
+        self.job.as_ref().map(|job| format!("job = '{}'", job.0))
+    }
+
+    /// The condition that a row is selected. Without a beginning, not one of a clock that was not set, and without an
+    /// end, not one of a clock that is ahead: they would stretch the time range by decades.
+    fn condition(&self) -> String {
+        let from = self.from("t").unwrap_or_else(|| compared("t", ">=", FIRST_NS));
+        all([Some(from), self.until().or_else(|| self.not_ahead()), self.of_job()])
+    }
+}
+
+/// All of these conditions.
+fn all<const N: usize>(conditions: [Option<String>; N]) -> String {
+    conditions.into_iter().flatten().collect::<Vec<_>>().join(" and ")
 }
 
 /// A comparison of a column with a time, to the millisecond.
@@ -474,7 +495,8 @@ mod tests {
             ..Chosen::default()
         };
         let parts = Chosen { from_ns: Some(1_763_800_000_250_000_000), ..Chosen::default() };
-        assert_eq!(parts.condition(), "t > '2025-11-22 08:26:40.250'");
+        let ahead = "t <= cast(now() as timestamp) + interval 1 day";
+        assert_eq!(parts.condition(), format!("t > '2025-11-22 08:26:40.250' and {ahead}"));
         let condition =
             "t > TIMESTAMP '2025-11-22 08:26:40' and t <= TIMESTAMP '2025-11-22 08:27:40' and job = 'job 7'";
         assert_eq!(chosen.condition(), condition);
@@ -489,7 +511,9 @@ mod tests {
                 let read = sql.contains(&format!("from {table}")) || sql.contains(&format!("join {table}"));
                 assert_eq!(read, question.tables().contains(&table), "{question:?}: {table}");
             }
-            assert!(question.sql(&Chosen::default()).contains("where t >= TIMESTAMP '2010-01-01 00:00:00'"));
+            let of_set_clocks = format!("where t >= TIMESTAMP '2010-01-01 00:00:00' and {ahead}");
+            assert!(question.sql(&Chosen::default()).contains(&of_set_clocks));
+            assert!(!sql.contains(ahead), "the range says it");
         }
     }
 
