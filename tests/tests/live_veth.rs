@@ -404,3 +404,46 @@ fn ip_in_ip_is_decoded() {
         }
     }
 }
+
+/// The driver refuses a program that was planned and loaded: what else the plan has is loaded and counts, on that
+/// interface alone.
+#[test]
+fn a_hook_that_the_driver_refuses_is_replaced_by_the_next() {
+    if !root_or_skip("a_hook_that_the_driver_refuses_is_replaced_by_the_next") {
+        return;
+    }
+    let frames = frames::sends(8, 50);
+    for (asked, used) in [(&["--hook", "xdp"][..], Hook::Generic), (Hook::Native.arguments(), Hook::Tc)] {
+        let (world, mut refused) = World::with_link(9000).unwrap();
+        // A peer that sends what does not fit into one buffer: veth has no native XDP for that.
+        world.shrink(&refused, 1500).unwrap();
+        let mut other = world.link("near1", 1500).unwrap();
+        let options = ["-i", "near0", "-i", "near1", "--output", "jsonl", "--interval", "50ms"];
+        let program = Program::live(&world.near, &[&options, asked].concat()).unwrap();
+        let instead = format!("): using {} instead", used.name());
+        let hooks = [format!("near0: {}", used.name()), format!("near1: {}", Hook::Native.name())];
+        program
+            .wait_for_message(|text| {
+                let reason = text.split_once("native XDP on near0 failed (").map(|(_, rest)| rest);
+                let says_so = reason.is_some_and(|rest| rest.contains(&instead));
+                (says_so && hooks.iter().all(|hook| text.contains(hook))).then_some(())
+            })
+            .unwrap();
+        let hooks = Hooks::of(&world, &mut refused).unwrap();
+        assert_eq!((hooks.xdp.is_some(), hooks.tc_ingress), (used != Hook::Tc, u32::from(used == Hook::Tc)));
+        for link in [&mut refused, &mut other] {
+            let sent = link.receive(&frames).unwrap();
+            assert_eq!((sent.frames, sent.dropped), (frames.len() as u64, 0));
+        }
+        program.reported(|report| packets(report) == 2 * frames.len() as u64).unwrap();
+        let ended = program.interrupt().unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+        let report = ended.lines().unwrap().pop().unwrap();
+        let links = report["links"].as_array().unwrap();
+        let counted = |name: &str| {
+            let of = links.iter().filter(|link| link["name"] == name);
+            of.filter_map(|link| link["packets"].as_u64()).sum::<u64>()
+        };
+        assert_eq!(["near0", "near1"].map(counted), [frames.len() as u64; 2], "{links:?}");
+    }
+}
