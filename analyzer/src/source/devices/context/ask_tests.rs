@@ -317,37 +317,6 @@ fn a_number_that_is_in_use_again_starts_anew() {
     assert!(asker.sample().queries.failed > 0, "counted");
 }
 
-/// The bound of the packets between two contexts is what the port has counted from before the first until after the
-/// second: counters are older than a context that is read after them.
-#[test]
-fn a_psn_may_have_wrapped_if_the_port_counts_enough_until_after_the_context() {
-    const ROUND: u64 = 1 << 24;
-    for (counted, expected) in [
-        ([0, 0, ROUND], 1),
-        ([7, 7, ROUND + 6], 0),
-        // Nothing passes after the counters in between.
-        ([0, ROUND / 2 + 1, ROUND / 2 + 1], 0),
-        ([0, ROUND, ROUND], 1),
-    ] {
-        let nic = Nic::with(1);
-        let mut asker = nic.asker(50, "mlx5_ib");
-        let count = |asker: &mut Asker, sent| {
-            let packets = PortPackets { sent: Some(sent), received: Some(0) };
-            let counted = PortCounts { packets, ..PortCounts::default() };
-            asker.take_counters("mlx5_0", 1, counted, nic.now_ns.get());
-            asker.sample().qps.first().map(|qp| (qp.readings, qp.sent, qp.ambiguous))
-        };
-        let [first, between, last] = counted;
-        count(&mut asker, first);
-        nic.run(&mut asker, 50, |_, _| {});
-        assert_eq!(count(&mut asker, between), Some((1, Some(0), 0)));
-        nic.run(&mut asker, 1_500, |_, qps| {
-            qps.insert(1, Virtual { next: 100, acked: 100, ..IDLE });
-        });
-        assert_eq!(count(&mut asker, last), Some((2, Some(90), expected)), "{counted:?}");
-    }
-}
-
 /// Counters of the port, at the time of the NIC's clock.
 fn count(nic: &Nic, asker: &mut Asker, timeouts: u64) {
     let counted = PortCounts { timeouts: Some(timeouts), sequence_errors: Some(0), ..PortCounts::default() };
