@@ -60,7 +60,7 @@ use super::pairing::Reverse;
 use super::timeline::LinkPoints;
 use answers::{Answered, Answers};
 pub(super) use arrival::DUPLICATE_NS;
-use arrival::{Arrival, AskedAgain, Nak, Request};
+use arrival::{Arrival, Nak, Request};
 use cause::SEVERAL_ACKS;
 pub use cause::{PSN_WINDOW, TIMEOUT_PAUSE_NS};
 pub use episode::Episodes;
@@ -490,8 +490,7 @@ impl Collector {
         let several = answers_of.is_some_and(|slot| slot.acks >= SEVERAL_ACKS);
         let responded_ns = answers_of.map(|slot| slot.responses.time_ns);
         let response = op.has(Op::RESPONSE);
-        let asks = answers_of.filter(|_| response && reverse.paired);
-        let asked = asks.map_or_else(AskedAgain::default, Slot::asked_again);
+        let asks = answers_of.filter(|_| response && reverse.paired).map(Slot::asked_again);
         let Some(slot) = slots.get_mut(packet.slot as usize) else { return };
         let smooth = is_smooth(packet);
         let is_partial = slot.request_loss.as_ref().is_some_and(|sequence| sequence.is_partial(psns(packet)));
@@ -540,7 +539,7 @@ impl Collector {
             answers_slot: reverse.slot,
             all_acked: acked.filter(|_| several),
             responded_ns,
-            asked,
+            asked: asks.unwrap_or_default(),
             window_ns: *window_ns,
             elsewhere,
         };
