@@ -86,7 +86,7 @@ fn a_read_repeated_after_silence_is_a_timeout_where_its_responses_are_not_known(
 fn responses_to_a_read_that_the_network_duplicates_are_duplicates() {
     let responses = |copied: bool, repeated: bool, earlier: bool| {
         let mut scene = Scene::new(false);
-        let mut read = |scene: &mut Scene, psn: u32, again: bool| {
+        let read = |scene: &mut Scene, psn: u32, again: bool| {
             let ask = |scene: &mut Scene| {
                 scene.wire.dma_len = 4_096;
                 scene.pass(P { opcode: 0x0C, psn, ..DATA });
