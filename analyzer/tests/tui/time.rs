@@ -137,7 +137,7 @@ fn imbalance_entropy_and_verdict_are_of_the_time_range() {
     // From now on only one uplink carries anything.
     let before = world.at(5);
     world.flows.retain(|spec| spec.link == 1);
-    let flows = app.view.entropy().unwrap().five_tuples;
+    let flows = app.view.entropy().unwrap().tuples.five_tuples;
     for second in 6..=40 {
         let mut sample = World::healthy().at(second);
         for (flow, then) in sample.flows.iter_mut().zip(&before.flows) {
@@ -150,7 +150,7 @@ fn imbalance_entropy_and_verdict_are_of_the_time_range() {
     }
     assert!(imbalance(&app) > 1.95, "now, not since the start: {}", imbalance(&app));
     assert!(text(&app).contains("IMBAL"));
-    assert!(app.view.entropy().unwrap().five_tuples < flows, "5-tuples without new bytes do not count");
+    assert!(app.view.entropy().unwrap().tuples.five_tuples < flows, "5-tuples without new bytes do not count");
 }
 
 #[test]
