@@ -150,7 +150,10 @@ fn imbalance_entropy_and_verdict_are_of_the_time_range() {
     }
     assert!(imbalance(&app) > 1.95, "now, not since the start: {}", imbalance(&app));
     assert!(text(&app).contains("IMBAL"));
-    assert!(app.view.entropy().unwrap().tuples.five_tuples < flows, "5-tuples without new bytes do not count");
+    assert!(
+        app.view.entropy().unwrap().tuples.five_tuples < flows,
+        "5-tuples without new bytes do not count"
+    );
 }
 
 #[test]

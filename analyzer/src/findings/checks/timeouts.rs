@@ -70,7 +70,7 @@ pub(super) const TIMEOUTS: Entry = Entry {
                - If the path dies between the sender and the tap, no retransmission need pass the tap: silences of at least 100 ms in mid-message, which no gap and no retransmission \
                ends, count where two QPs of the same hosts show them at the same time, or where one lasts for retry.stall_ms and retry.stall_paces times the longest other silence that \
                its flow has in mid-message (`stalls`; not live).\n\
-               - Where nothing at all passed the link meanwhile, and a sender then went on without going back to what was not acknowledged, no timer expired: the clock of the capture was set, or \
+               - If nothing at all passed the link meanwhile, and a sender then went on without going back to what was not acknowledged, no timer expired: the clock of the capture was set, or \
                everything was held up. These are a finding of their own.\n\
                - One that has not ended counts until the latest data packet of its link. A pause between messages is the job's own.\n\
                \n\

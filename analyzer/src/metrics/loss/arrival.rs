@@ -50,17 +50,18 @@ impl Request {
     }
 }
 
-/// What the requester of READ responses has asked for more than once, where its requests pass this tap.
+/// What the requester of READ responses has requested more than once, where its requests pass this tap.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct AskedAgain {
+pub(super) struct RepeatedReads {
     /// Nothing so far.
     pub(super) nothing: bool,
     /// The latest READ request that passed twice although the requester sent it once: its PSN and those that it takes.
     pub(super) duplicate: Option<(u32, u32)>,
 }
 
-impl AskedAgain {
-    /// True if the requester has not asked for the response with this PSN again: the responder got one request twice.
+impl RepeatedReads {
+    /// True if the requester has not repeated its READ for the response with this PSN: the responder got one request
+    /// twice.
     pub(super) fn is_not_for(self, psn: u32) -> bool {
         self.nothing || self.duplicate.is_some_and(|(first, span)| psn_distance(first, psn) < span.max(1))
     }
@@ -105,8 +106,8 @@ pub(super) struct Arrival<'a> {
     pub(super) all_acked: Option<u32>,
     /// Time of the last READ response to the flow; `None` if that is unknown.
     pub(super) responded_ns: Option<u64>,
-    /// Of a READ response: what its requester asked for again.
-    pub(super) asked: AskedAgain,
+    /// Of a READ response: what its requester has repeated.
+    pub(super) asked: RepeatedReads,
     /// Length of the reordering window, nanoseconds.
     pub(super) window_ns: u64,
     /// Of its PSN on parallel links.

@@ -130,8 +130,8 @@ pub(super) struct Observation {
     pub(super) reliable: bool,
     /// Packets of the run that ended right before this PSN; `None` when none did.
     pub(super) follows_run: Option<u64>,
-    /// READ responses that the requester has not asked for again.
-    pub(super) not_asked_again: bool,
+    /// READ responses whose requester has not repeated the READ.
+    pub(super) not_repeated: bool,
     /// Packets of the reverse direction are captured.
     pub(super) reverse_captured: bool,
 }
@@ -151,7 +151,7 @@ impl Observation {
             None if !paused && self.follows_run.is_some_and(|packets| packets <= MIRRORED_RUN) => {
                 Cause::Mirror
             }
-            None if self.not_asked_again => Cause::Mirror,
+            None if self.not_repeated => Cause::Mirror,
             None if !self.reverse_captured => Cause::Downstream,
             None if paused && !self.nak_before => Cause::Timeout,
             None => Cause::Unknown,
@@ -205,7 +205,7 @@ mod tests {
         pause_ns: 100_000,
         reliable: true,
         follows_run: None,
-        not_asked_again: false,
+        not_repeated: false,
         reverse_captured: true,
     };
     const NAK: Option<NakKind> = Some(NakKind::SequenceError);
@@ -330,9 +330,9 @@ mod tests {
     }
 
     #[test]
-    fn cause_row_11a_responses_that_nobody_asked_for_again_answer_a_duplicate() {
+    fn cause_row_11a_responses_without_a_repeated_read_answer_a_duplicate() {
         for (gap_at, cause) in [(false, Cause::Mirror), (true, Cause::Upstream)] {
-            let twice = Observation { not_asked_again: true, reverse_captured: false, gap_at, ..NOTHING };
+            let twice = Observation { not_repeated: true, reverse_captured: false, gap_at, ..NOTHING };
             assert_eq!(twice.cause(), cause);
         }
     }

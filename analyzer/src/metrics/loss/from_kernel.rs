@@ -12,7 +12,7 @@ use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
 use super::Collector;
-use super::arrival::{Arrival, AskedAgain, Nak, Request};
+use super::arrival::{Arrival, Nak, RepeatedReads, Request};
 use super::parallel::Elsewhere;
 use super::sequence::Sequence;
 use super::state::Missing;
@@ -69,7 +69,7 @@ impl KernelEvent {
             answers_slot: self.answers.unwrap_or(UNKNOWN),
             all_acked: None,
             responded_ns: None,
-            asked: AskedAgain::default(),
+            asked: RepeatedReads::default(),
             window_ns,
             // Live, one place sees all links of the host.
             elsewhere: Elsewhere::Nothing,

@@ -490,7 +490,7 @@ impl Collector {
         let several = answers_of.is_some_and(|slot| slot.acks >= SEVERAL_ACKS);
         let responded_ns = answers_of.map(|slot| slot.responses.time_ns);
         let response = op.has(Op::RESPONSE);
-        let asks = answers_of.filter(|_| response && reverse.paired).map(Slot::asked_again);
+        let asks = answers_of.filter(|_| response && reverse.paired).map(Slot::repeated_reads);
         let Some(slot) = slots.get_mut(packet.slot as usize) else { return };
         let smooth = is_smooth(packet);
         let is_partial = slot.request_loss.as_ref().is_some_and(|sequence| sequence.is_partial(psns(packet)));

@@ -4,7 +4,7 @@
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;
 
-use super::arrival::AskedAgain;
+use super::arrival::RepeatedReads;
 use super::latest::Latest;
 use super::sequence::Sequence;
 use super::signal_intervals::Counts;
@@ -61,10 +61,10 @@ impl Slot {
         }
     }
 
-    /// What its requester has asked for again, of its requests that passed here.
-    pub(super) fn asked_again(&self) -> AskedAgain {
-        let nothing = AskedAgain { nothing: self.requests.time_ns > 0, duplicate: None };
-        self.request_loss.as_ref().map_or(nothing, |sequence| sequence.asked_again())
+    /// What its requester has repeated, of its requests that passed here.
+    pub(super) fn repeated_reads(&self) -> RepeatedReads {
+        let nothing = RepeatedReads { nothing: self.requests.time_ns > 0, duplicate: None };
+        self.request_loss.as_ref().map_or(nothing, |sequence| sequence.repeated_reads())
     }
 
     /// Loss in its flow.

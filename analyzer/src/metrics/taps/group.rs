@@ -99,14 +99,14 @@ fn recent(id: u64) -> usize {
 
 /// Room for packets that wait.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(super) struct WaitingRoom {
     /// Places that may be added.
     places: usize,
     /// Packets of a flow that wait for a further tap.
     first: u32,
 }
 
-impl Room {
+impl WaitingRoom {
     /// `awaited`: a tap has not shown any packet of any flow yet, so that its clock is behind by as much.
     pub(super) const fn new(places: usize, awaited: bool) -> Self {
         let first = match (places > MAX_WAITING / 2, places > MAX_WAITING / 4) {
@@ -152,7 +152,7 @@ impl Group {
     }
 
     /// A packet passed a tap. `taps`: how many there are, as far as that is known.
-    pub(super) fn packet(&mut self, tap: usize, taps: usize, arrived: &TapPacket, room: Room) {
+    pub(super) fn packet(&mut self, tap: usize, taps: usize, arrived: &TapPacket, room: WaitingRoom) {
         let &TapPacket { id, time_ns, .. } = arrived;
         let Some(count) = self.counts.get_mut(tap) else { return };
         *count = count.wrapping_add(1);
@@ -234,7 +234,7 @@ impl Group {
         at: usize,
         tap: usize,
         arrived: &TapPacket,
-        (place, again, taps, room): (u32, bool, usize, Room),
+        (place, again, taps, room): (u32, bool, usize, WaitingRoom),
     ) {
         let Some(entry) = self.entries.get_mut(at) else { return };
         if entry.taps & COPY != 0 {
@@ -314,7 +314,7 @@ impl Group {
     }
 
     /// Decides on packets that have waited for long, and takes more memory where that is too little.
-    fn make_room(&mut self, room: Room) {
+    fn make_room(&mut self, room: WaitingRoom) {
         #[cfg(test)]
         {
             self.looks += 1;

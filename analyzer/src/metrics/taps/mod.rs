@@ -22,7 +22,7 @@ use super::packet::{Packet, PacketExtras};
 use common::{Common, Ends};
 pub use common::{LatestOfSize, MissingAtTap};
 pub(super) use group::DEFINITIONS as OF_FLOWS;
-use group::{Group, Room, TapPacket};
+use group::{Group, TapPacket, WaitingRoom};
 use header::{Body, MAX_TAPS};
 pub use header::{Header, HeaderPair, Resized};
 pub use series::Series;
@@ -215,7 +215,7 @@ impl Collector {
             let id =
                 1 << 63 | u64::from(packet.psn) << 32 | u64::from(packet.opcode) << 16 | u64::from(number);
             let awaited = self.links.len() < self.taps.min(MAX_TAPS);
-            let room = Room::new(MAX_WAITING.saturating_sub(self.waiting), awaited);
+            let room = WaitingRoom::new(MAX_WAITING.saturating_sub(self.waiting), awaited);
             let tap = usize::from(tap);
             let number = group.headers.number(tap, Header::of(packet, contents));
             let arrived = TapPacket::new(id, packet.time_ns, Body::of(packet, contents), number);

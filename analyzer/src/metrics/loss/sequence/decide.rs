@@ -3,7 +3,7 @@
 use rocescope_common::wire::bth::{MASK24, psn_distance};
 use rocescope_common::wire::frame::UNKNOWN;
 
-use super::super::arrival::{Arrival, AskedAgain, Nak};
+use super::super::arrival::{Arrival, Nak, RepeatedReads};
 use super::super::cause::{Cause, NAK_REACTION_NS, NakKind, Observation, TIMEOUT_PAUSE_NS};
 use super::super::gaps::{Fill, FilledGap, Gap};
 use super::super::parallel::{Elsewhere, Member, Parallel};
@@ -233,17 +233,17 @@ impl Sequence {
             pause_ns: run.pause_ns,
             reliable: self.reliable,
             follows_run: self.previous.filter(|(last, _)| *last == right_before).map(|(_, packets)| packets),
-            not_asked_again: arrival.asked.is_not_for(run.start),
+            not_repeated: arrival.asked.is_not_for(run.start),
             // A peer that never answers: its requester goes back to its first request, where answers of others pass.
             reverse_captured: arrival.reverse_captured || arrival.others_answer && paused && from_first,
         }
     }
 
-    /// What the requester of READ responses, whose requests these are, has asked for again.
-    pub(in crate::metrics::loss) const fn asked_again(&self) -> AskedAgain {
+    /// What the requester of READ responses, whose requests these are, has repeated.
+    pub(in crate::metrics::loss) const fn repeated_reads(&self) -> RepeatedReads {
         let Metrics { retransmitted, rereads, lost, .. } = self.metrics;
         let nothing = retransmitted + rereads + lost == 0 && matches!(self.state, State::Advancing);
-        AskedAgain { nothing, duplicate: self.duplicate_read }
+        RepeatedReads { nothing, duplicate: self.duplicate_read }
     }
 
     /// Go-back-N or selective retransmission, where the run shows which.
