@@ -121,9 +121,14 @@ fn node_exporter_takes_the_text_file_as_it_is() {
             let (name, value) = line.rsplit_once(' ').unwrap();
             let (name, labels) = name.split_once('{').unwrap_or((name, ""));
             let mut labels: Vec<&str> = labels.trim_end_matches('}').split("\",").collect();
-            labels = labels.into_iter().map(|label| label.trim_end_matches('"')).collect();
             labels.sort_unstable();
-            (format!("{name} {}", labels.join(",")), value.parse().unwrap())
+            // It writes bounds below 0.0001 with an exponent.
+            let labels =
+                labels.into_iter().map(|label| match label.trim_end_matches('"').split_once("le=\"") {
+                    Some(("", bound)) => format!("le={:e}", bound.parse::<f64>().unwrap()),
+                    _ => label.trim_end_matches('"').to_owned(),
+                });
+            (format!("{name} {}", labels.collect::<Vec<_>>().join(",")), value.parse().unwrap())
         };
         lines.map(point).collect()
     };
