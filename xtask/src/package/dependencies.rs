@@ -181,8 +181,8 @@ fn linked(metadata: &Value, root: &str, known: &BTreeSet<String>) -> Vec<Depende
     let described = |id: &String| {
         let package = packages.get(id)?;
         let folder = Path::new(package["manifest_path"].as_str()?).parent()?.to_owned();
-        let used = uses(id).iter().filter(|id| is_known(id)).filter_map(named).collect::<Vec<_>>();
-        let mut below: Vec<String> = used.iter().map(|(name, version)| of_crate(name, version)).collect();
+        let crates = uses(id).into_iter().filter(|id| is_known(id)).filter_map(|id| named(&id));
+        let mut below: Vec<String> = crates.map(|(name, version)| of_crate(&name, &version)).collect();
         below.sort();
         let origin = if package["source"].is_null() { Origin::Repository } else { Origin::Registry };
         Some(Dependency {
