@@ -413,7 +413,9 @@ impl Figure {
             },
             _ => {
                 let mut sum = [0; BUCKETS];
-                samples.iter().for_each(|samples| samples.add_to(&mut sum));
+                for samples in &samples {
+                    samples.add_to(&mut sum);
+                }
                 let mut max_ns = max_ns.into_iter();
                 let classes = samples.map(|samples| Some((samples.summary(max_ns.next()?)?, samples)));
                 Self {

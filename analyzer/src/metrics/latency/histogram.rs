@@ -46,11 +46,11 @@ impl Summary {
     /// The summary of a histogram; `None` without samples.
     #[must_use]
     pub fn of(counts: &[u64; BUCKETS], max: u64) -> Option<Self> {
-        Self::of_samples(counts.iter().copied().enumerate(), max)
+        Self::of_samples(&counts.iter().copied().enumerate(), max)
     }
 
     /// The same of samples by bucket, in the order of buckets.
-    fn of_samples(samples: impl Iterator<Item = (usize, u64)> + Clone, max: u64) -> Option<Self> {
+    fn of_samples(samples: &(impl Iterator<Item = (usize, u64)> + Clone), max: u64) -> Option<Self> {
         let count: u64 = samples.clone().map(|(_, n)| n).sum();
         // The least value that is not exceeded by this share of all.
         let percentile = |per_mille| {
@@ -105,7 +105,7 @@ impl Histogram {
 
     /// The summary; `None` without samples.
     pub(super) fn summary(&self, max: u64) -> Option<Summary> {
-        Summary::of_samples(self.0.iter().map(|(bucket, n)| (usize::from(*bucket), u64::from(*n))), max)
+        Summary::of_samples(&self.0.iter().map(|(bucket, n)| (usize::from(*bucket), u64::from(*n))), max)
     }
 
     /// True if there are no samples.
