@@ -350,6 +350,7 @@ mod tests {
             #[serde(flatten)]
             further: BTreeMap<&'static str, [f64; 2]>,
         }
+        #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
         fn fmt_arguments<S: Serializer>(_: &(), serializer: S) -> std::result::Result<S::Ok, S::Error> {
             serializer.collect_str(&format_args!("{}\"{}\u{1f}", 1, 'é'))
         }

@@ -12,7 +12,7 @@ fn episodes(count: u64) -> Episodes {
 }
 
 /// 1,000 packets each way, with this loss.
-fn both_ways(there: FlowLoss, back: FlowLoss) -> Sample {
+fn both_ways(there: &FlowLoss, back: &FlowLoss) -> Sample {
     let data = || {
         let mut data = stats(50_000, 1_000, 1_000_000);
         (data.last_ns, data.acks) = (START + SECOND, 10);
@@ -23,7 +23,7 @@ fn both_ways(there: FlowLoss, back: FlowLoss) -> Sample {
     let mut sample = sample(vec![link("eth0", None)], flows);
     sample.window = Some((START, START + SECOND));
     let mut loss = Loss::default();
-    loss.flows.extend([(0, there), (1, back)]);
+    loss.flows.extend([(0, *there), (1, *back)]);
     sample.metrics.loss = Some(loss);
     sample
 }
@@ -63,9 +63,11 @@ fn loss_in_one_direction_does_not_explain_the_retransmissions_of_the_other() {
         }),
         ..FlowLoss::default()
     };
-    let expected = ("10.0.0.1".to_owned(), "10.0.0.2".to_owned());
-    assert_eq!(storms(&both_ways(repeated, lossy(20))), [expected.clone()]);
-    assert_eq!(storms(&both_ways(repeated, lossy(300))), [expected], "its own belong to the loss");
+    let expected = |src: &str, dst: &str| (src.to_owned(), dst.to_owned());
+    for own in [20, 300] {
+        // Its own belong to the loss.
+        assert_eq!(storms(&both_ways(&repeated, &lossy(own))), [expected("10.0.0.1", "10.0.0.2")]);
+    }
 }
 
 /// READs are repeated because responses to them are lost.
@@ -85,7 +87,7 @@ fn lost_responses_explain_the_reads_that_are_repeated_for_them() {
         FlowLoss { requests, responses, ..FlowLoss::default() }
     };
     let of = |requests: bool| {
-        let mut sample = both_ways(repeated, lost(requests));
+        let mut sample = both_ways(&repeated, &lost(requests));
         let stats = &mut sample.flows[1].stats;
         stats.rare.psn_responses = stats.psn;
         storms(&sample).len()
