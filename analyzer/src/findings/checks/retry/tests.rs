@@ -15,7 +15,7 @@ fn episodes(count: u64) -> Episodes {
 fn both_ways(there: &FlowLoss, back: &FlowLoss) -> Sample {
     let data = || {
         let mut data = stats(50_000, 1_000, 1_000_000);
-        (data.last_ns, data.acks) = (START + SECOND, 10);
+        (data.last_ns, data.acks, data.rare.naks[0]) = (START + SECOND, 10, 20);
         data
     };
     let flows =
