@@ -62,7 +62,7 @@ pub struct TapFlow {
     /// The latest packets that both links saw, by size; times at the first.
     #[serde(skip)]
     pub latest_matched: Vec<LatestOfSize>,
-    /// Packets that `from` saw again. `None`: the order is not known, or as of [`retransmitted`].
+    /// Packets that `from` saw again. `None`: the order is not known, or as of `retransmitted`.
     #[serde(skip)]
     pub retransmitted: Option<u64>,
     /// Header fields that differ between the links in the same packets, most packets first. CE marks set on
