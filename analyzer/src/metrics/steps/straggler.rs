@@ -403,8 +403,8 @@ impl View<'_> {
     }
 
     /// True if steps of a stretch are longer than those outside in which nobody is waited for, by enough of what a host
-    /// is behind: hosts that send each at its own pace do not wait for one another, whoever is last. Unknown where there
-    /// are few such steps, which counts as true.
+    /// is behind: hosts that send each at its own pace do not wait for one another, whoever is last. Unknown where
+    /// there are few such steps, which counts as true.
     fn lengthens(&self, waits: &[Option<Wait>], range: &Range<usize>, behind_ns: u64) -> bool {
         let start = |step: &Range<usize>| Some(self.segments.blocks.get(step.start)?.start_ns);
         let (mut within, mut outside) = (Vec::new(), Vec::new());
