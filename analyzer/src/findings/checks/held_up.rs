@@ -28,7 +28,7 @@ impl<'a> HeldUp<'a> {
     }
 
     /// Those of a link, in order.
-    pub(super) fn on(&self, link: &str) -> &[(u64, u64)] {
+    fn on(&self, link: &str) -> &[(u64, u64)] {
         self.0.get(link).map_or(&[], Vec::as_slice)
     }
 

@@ -109,7 +109,11 @@ fn stalls_alone(input: &Input<'_>, flow: &Flow) -> bool {
 /// Flows that fall silent in mid-message together with another flow of the same hosts, or alone for very long, without
 /// a retransmission at any tap: the lost packets did not reach this tap, and pass it for the first time after the
 /// timeout. Before them those that were held up with everything else on their link.
-fn stalled<'a>(input: &Input<'a>, timeouts: impl Fn(&Flow) -> u64) -> (Vec<&'a Flow>, Vec<&'a Flow>) {
+fn stalled<'a>(
+    input: &Input<'a>,
+    held_up: &HeldUp<'_>,
+    timeouts: impl Fn(&Flow) -> u64,
+) -> (Vec<&'a Flow>, Vec<&'a Flow>) {
     let flows = &input.facts.flows;
     let timed_out: Set<Name> = flows.iter().filter(|flow| timeouts(flow) > 0).map(name).collect();
     // A responder is silent where its requester times out.
@@ -135,7 +139,6 @@ fn stalled<'a>(input: &Input<'a>, timeouts: impl Fn(&Flow) -> u64) -> (Vec<&'a F
     };
     let all = flows.iter().filter(silent).filter(is_stalled);
     let stalls = |flow: &Flow| flow.intervals.of(Signal::Stall).iter().map(|interval| interval.count).sum();
-    let held_up = HeldUp::of(input.facts);
     let stalled = deduplicated(all, stalls).into_iter().map(|(flow, _)| flow);
     stalled.partition(|flow| held_up.explains(flow))
 }
@@ -207,8 +210,9 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let ends = Ends::of(input.facts);
     let nearest = input.facts.flows.iter().filter(|flow| nearest_sender(&ends, flow));
     let mut all: Vec<&Flow> = deduplicated(nearest, timeouts).into_iter().map(|(flow, _)| flow).collect();
-    let (held_up, stalled) = stalled(input, timeouts);
-    if let Some(raise) = HeldUp::of(input.facts).raise(&TIMEOUTS, input, &held_up) {
+    let silences = HeldUp::of(input.facts);
+    let (held_up, stalled) = stalled(input, &silences, timeouts);
+    if let Some(raise) = silences.raise(&TIMEOUTS, input, &held_up) {
         raise.into(found);
     }
     let periods = if stalled.is_empty() {

@@ -119,7 +119,7 @@ impl Collector {
     }
 
     /// True if no timer can have ended a silence since this time, behind this PSN of a request or in a response: the
-    /// sender has not gone back to what was not acknowledged, and nobody has asked for the response again.
+    /// sender has not gone back to what was not acknowledged, and the requester has not repeated its READ.
     fn is_held_up(&self, psn: Option<u32>, reverse: Reverse, since_ns: u64) -> bool {
         let Some(other) = self.slots.get(reverse.slot as usize).filter(|_| reverse.paired) else {
             return false;
