@@ -33,7 +33,7 @@ try() {
     test=$1
     shift
     {
-        ROCESCOPE_BIN=/programs/rocescope timeout 1500 "/tests/$test" --test-threads=1 --show-output "$@" </dev/null
+        ROCESCOPE_BIN=/programs/rocescope timeout 2400 "/tests/$test" --test-threads=1 --show-output "$@" </dev/null
         echo $? >/tmp/status
     } 2>&1 | tee /tmp/output | awk "$stamp"
     return "$(cat /tmp/status)"
