@@ -127,13 +127,15 @@ impl Entry {
     }
 }
 
-/// The text with the default of each threshold behind its first mention: `loss.ratio (0.001)`.
+/// The text with the default of each threshold behind its first mention, and behind its code mark.
 fn with_values(text: &str) -> String {
     let mut text = text.to_owned();
     for limit in limits() {
         let name = limit.name();
         if let Some(at) = place(&text, &name) {
-            text.insert_str(at + name.len(), &format!(" ({})", limit.in_sentence()));
+            let end = at + name.len();
+            let behind_mark = end + usize::from(text[end..].starts_with('`'));
+            text.insert_str(behind_mark, &format!(" ({})", limit.in_sentence()));
         }
     }
     text
@@ -190,6 +192,7 @@ mod tests {
             with_values("links.lasting_nsx, links.lasting_ns."),
             "links.lasting_nsx, links.lasting_ns (2 s)."
         );
+        assert_eq!(with_values("from `links.lasting_ns` on"), "from `links.lasting_ns` (2 s) on");
         assert_eq!(limit.in_sentence(), "2 s");
         assert!(!text.contains("ecn.congestion_ratio"), "{text}");
         assert!(names("from `loss.ratio` on", "loss.ratio") && !names("loss.ratios", "loss.ratio"));
