@@ -93,6 +93,8 @@ pub struct Store {
     /// Time of the first row in the volume.
     begin_ns: u64,
     last_ns: u64,
+    /// Time of the last interval, with or without rows.
+    now_ns: u64,
     /// Time of the next attempt to seal.
     seal_from_ns: u64,
     synced_ns: u64,
@@ -162,6 +164,7 @@ impl Store {
             unfinished: Rows::default(),
             begin_ns: 0,
             last_ns: 0,
+            now_ns: 0,
             seal_from_ns: 0,
             synced_ns: 0,
             wary_until_ns: 0,
@@ -266,12 +269,13 @@ impl Store {
     pub fn append(&mut self, time_ns: u64, rows: Rows) -> (Losses, Notices) {
         let mut notices = Notices::new();
         let mut losses = Losses::default();
+        self.now_ns = time_ns;
         // Rows that wait for the journal are tried again.
         let waits =
             self.volume.as_ref().is_some_and(|volume| volume.unwritten() > 0) || !self.held.is_empty();
         if rows.is_empty() && !waits {
             // A host that falls silent has its last rows sealed in time.
-            if self.is_due(time_ns) {
+            if self.is_due(time_ns) || (!self.published.is_empty() && !self.rests(time_ns)) {
                 notices.extend(self.seal());
             }
             return (losses, notices);
@@ -336,10 +340,15 @@ impl Store {
         }
     }
 
+    /// True while the next attempt to seal is not due. A clock that was set back does not prolong it.
+    fn rests(&self, time_ns: u64) -> bool {
+        time_ns < self.seal_from_ns && self.seal_from_ns.abs_diff(time_ns) <= AGAIN_NS
+    }
+
     /// True if the rows so far must be sealed before rows of this time.
     fn is_due(&self, time_ns: u64) -> bool {
         let Some(volume) = self.volume.as_ref().filter(|volume| !volume.is_empty()) else { return false };
-        if time_ns < self.seal_from_ns && self.seal_from_ns.abs_diff(time_ns) <= AGAIN_NS {
+        if self.rests(time_ns) {
             return false;
         }
         time_ns / HOUR_NS != self.begin_ns / HOUR_NS
@@ -366,7 +375,7 @@ impl Store {
                         Some(files) => self.published.push((volume, files)),
                         None => self.volume = Some(volume),
                     }
-                    self.seal_from_ns = self.last_ns.saturating_add(AGAIN_NS);
+                    self.seal_from_ns = self.now_ns.saturating_add(AGAIN_NS);
                     failed = Some(error);
                 }
             }
