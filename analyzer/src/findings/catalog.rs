@@ -67,9 +67,12 @@ impl LimitMeta {
         self.field.ends_with("_ns")
     }
 
-    /// Its default as a sentence has it: `2 s`, `1,000`.
+    /// Its default as a sentence has it: `2 s`, `100 ms`, `1,000`.
     fn in_sentence(&self) -> String {
-        short(&number(self.default, self.is_time()))
+        let value = short(&number(self.default, self.is_time()));
+        // Their names have the unit.
+        let unit = ["us", "ms", "s"].into_iter().find(|unit| self.field.ends_with(&format!("_{unit}")));
+        unit.map_or_else(|| value.clone(), |unit| format!("{value} {}", unit.replace("us", "µs")))
     }
 
     pub(super) fn line(&self) -> String {
@@ -194,6 +197,8 @@ mod tests {
         );
         assert_eq!(with_values("from `links.lasting_ns` on"), "from `links.lasting_ns` (2 s) on");
         assert_eq!(limit.in_sentence(), "2 s");
+        let wait = limits().find(|limit| limit.name() == "retry.timeout_wait_ms").unwrap();
+        assert_eq!(wait.in_sentence(), "100 ms");
         assert!(!text.contains("ecn.congestion_ratio"), "{text}");
         assert!(names("from `loss.ratio` on", "loss.ratio") && !names("loss.ratios", "loss.ratio"));
         assert!(!names("my.loss.ratio", "loss.ratio"));

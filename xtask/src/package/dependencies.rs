@@ -107,7 +107,8 @@ fn compilers() -> Result<[String; 2]> {
 }
 
 /// The crates of the program and of its kernel programs, and what their compilers add to them: the standard library and
-/// the C library (whose version rustc does not say), and the core library of the kernel programs.
+/// the libraries that it brings for programs of musl, the C library and the unwinder of LLVM (whose versions rustc does
+/// not say), and the core library of the kernel programs.
 fn with_compilers(
     program: Vec<Dependency>,
     kernel: Vec<Dependency>,
@@ -118,8 +119,10 @@ fn with_compilers(
     let core = Dependency::of_compiler("rust-core-bpf", of_kernel.clone(), RUST);
     let mut musl = Dependency::of_compiler("musl", String::new(), "MIT");
     musl.folder = Some(workspace_root().join("xtask/src/package/musl"));
+    let unwind = Dependency::of_compiler("libunwind", String::new(), "Apache-2.0 WITH LLVM-exception");
+    let of_compilers = [std.clone(), core.clone(), musl.clone(), unwind.clone()];
     let mut all: BTreeMap<String, Dependency> = BTreeMap::new();
-    for one in program.into_iter().chain(kernel).chain([std.clone(), core.clone(), musl.clone()]) {
+    for one in program.into_iter().chain(kernel).chain(of_compilers) {
         let uses = all.remove(&one.purl()).map_or_else(Vec::new, |before| before.uses);
         let uses: BTreeSet<String> = uses.into_iter().chain(one.uses).collect();
         let one = Dependency { uses: uses.into_iter().collect(), ..one };
@@ -127,7 +130,7 @@ fn with_compilers(
     }
     let kernel = all.values().find(|one| one.name == KERNEL_PROGRAMS).map(Dependency::purl);
     let kernel = kernel.with_context(|| format!("cargo metadata does not name {KERNEL_PROGRAMS}"))?;
-    let more = [(PROGRAM, vec![kernel, std.purl()]), ("rust-std", vec![musl.purl()])];
+    let more = [(PROGRAM, vec![kernel, std.purl()]), ("rust-std", vec![musl.purl(), unwind.purl()])];
     for (name, uses) in more.into_iter().chain([(KERNEL_PROGRAMS, vec![core.purl()])]) {
         let one = all.values_mut().find(|one| one.name == name);
         let one = one.with_context(|| format!("cargo metadata does not name {name}"))?;
@@ -346,7 +349,10 @@ mod tests {
         let all =
             with_compilers(program, kernel, &["1.95.0".to_owned(), "1.98.0-nightly".to_owned()]).unwrap();
         let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
-        assert_eq!(names, ["a", "b", "musl", "rocescope", "rocescope-ebpf", "rust-core-bpf", "rust-std"]);
+        assert_eq!(
+            names,
+            ["a", "b", "libunwind", "musl", "rocescope", "rocescope-ebpf", "rust-core-bpf", "rust-std"]
+        );
         let text = sbom(&all, &Release { version: "1.0.0".to_owned(), epoch: 1_764_088_331 }).unwrap();
         let bom: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(bom["metadata"]["timestamp"], "2025-11-25T16:32:11Z");
@@ -363,8 +369,8 @@ mod tests {
             on("pkg:cargo/rocescope-ebpf@1.0.0"),
             json!(["pkg:cargo/b@1.0.0", "pkg:generic/rust-core-bpf@1.98.0-nightly"])
         );
-        assert_eq!(on("pkg:generic/rust-std@1.95.0"), json!(["pkg:generic/musl"]));
-        assert!(licences(&all[2..3]).unwrap().contains("Rich Felker"));
+        assert_eq!(on("pkg:generic/rust-std@1.95.0"), json!(["pkg:generic/libunwind", "pkg:generic/musl"]));
+        assert!(licences(&all[3..4]).unwrap().contains("Rich Felker"));
     }
 
     #[test]

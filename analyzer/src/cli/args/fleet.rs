@@ -34,10 +34,13 @@ pub struct FleetArgs {
     pub job: Option<Name>,
     /// Start of the time range
     ///
-    /// RFC 3339 (2026-01-01T00:00:00Z), or Unix seconds.
+    /// RFC 3339 (2026-01-01T00:00:00Z), or Unix seconds. Without it, rows of before 2010 are left out and counted:
+    /// those of a host whose clock was not set.
     #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     pub from: Option<u64>,
     /// End of the time range, written as --from
+    ///
+    /// Without it, rows more than a day ahead of this host's clock are left out and counted.
     #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     pub to: Option<u64>,
     /// Output format

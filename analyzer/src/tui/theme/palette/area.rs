@@ -32,8 +32,8 @@ impl Theme {
             let Some((above, cell)) = above.zip(buffer.content.get_mut(at)) else { continue };
             let Some(role) = role(cell).filter(|_| cell.symbol() == "█") else { continue };
             let (edge, own) = edges[role];
-            // The background of a selected cell remains.
-            if above < EDGE && own.is_none() && cell.modifier.is_empty() && cell.bg == Color::Reset {
+            // A selected cell is reversed.
+            if above < EDGE && own.is_none() && cell.modifier.is_empty() {
                 cell.set_symbol(BLOCKS[8 - EDGE + above - 1]);
                 (cell.fg, cell.bg) = (self.shown(palette.bodies[role]), self.shown(edge));
             } else {
@@ -67,13 +67,6 @@ mod tests {
         assert_eq!([shade(1, 1), shade(1, 2)], [false, false], "its own edges");
         assert_eq!([shade(2, 0), shade(2, 1), shade(2, 2)], [false, true, true]);
         assert_eq!(buffer[(0, 0)].fg, rgb(DARK.data));
-        let mut selected = Buffer::empty(buffer.area);
-        for (y, block) in [(0, "▂"), (1, "█")] {
-            selected.set_string(0, y, block, theme::BAR.bg(Color::Blue));
-        }
-        let background = selected[(0, 1)].bg;
-        Theme { name: Name::Dark, depth: Depth::True, ..Theme::default() }.shade_areas(&DARK, &mut selected);
-        assert_eq!((selected[(0, 1)].symbol(), selected[(0, 1)].bg), ("█", background));
         for y in 0..3 {
             buffer.set_string(0, y, "███", theme::text(crate::model::Level::Critical));
         }
