@@ -71,8 +71,9 @@ impl LimitMeta {
     fn in_sentence(&self) -> String {
         let value = short(&number(self.default, self.is_time()));
         // Their names have the unit.
-        let unit = ["us", "ms", "s"].into_iter().find(|unit| self.field.ends_with(&format!("_{unit}")));
-        unit.map_or_else(|| value.clone(), |unit| format!("{value} {}", unit.replace("us", "µs")))
+        let units = [("_per_s", "per s"), ("_us", "µs"), ("_ms", "ms"), ("_s", "s")];
+        let unit = units.into_iter().find(|(end, _)| self.field.ends_with(end));
+        unit.map_or_else(|| value.clone(), |(_, unit)| format!("{value} {unit}"))
     }
 
     pub(super) fn line(&self) -> String {
