@@ -49,7 +49,8 @@ const OLDER_KERNEL: [(&str, &str); 6] = [
     ("demo", "the_command_shows"),
 ];
 /// The tests with Soft-RoCE devices in the guest.
-const SOFT_ROCE: [(&str, &str); 2] = [("soft_roce", "--ignored"), ("soft_roce_posts", "--ignored")];
+const SOFT_ROCE: [(&str, &str); 2] = [("soft_roce", "--ignored"), POSTS];
+const POSTS: (&str, &str) = ("soft_roce_posts", "--ignored");
 /// Tests that run on another kernel, `cargo xtask vm --kernel 5.15`: the programs load, count what a replay counts,
 /// and stop; lifecycle, faults and posts of queue pairs. Those that are only for older kernels come first.
 const BY_KERNEL: [(&str, &str); 6] = [
@@ -93,9 +94,12 @@ pub(crate) fn test() -> Result<()> {
     // Before the guests: a build beside them would make them late.
     let arm = emulated::test();
     let prepared = Prepared::new(CHECKED, &Kernel::Distribution, Processor::X86, &OLDER_KERNEL)?;
+    let (soft_roce, posts): (Vec<_>, Vec<_>) = SOFT_ROCE.into_iter().partition(|test| *test != POSTS);
+    // Both guests have the same kernel, and that of Soft-RoCE takes longer.
+    let older: Vec<_> = OLDER_KERNEL.into_iter().chain(posts).collect();
     let guests = thread::scope(|scope| {
-        let older = scope.spawn(|| prepared.guest("older-kernel", &OLDER_KERNEL, &[])?.run(&prepared, true));
-        let soft_roce = soft_roce(&prepared, &[]);
+        let older = scope.spawn(|| prepared.guest("older-kernel", &older, &[])?.run(&prepared, true));
+        let soft_roce = compared(&prepared, &soft_roce, &[]);
         let older = older.join().unwrap_or_else(|_| Err(anyhow!("the thread of the older kernel panicked")));
         match (older, soft_roce) {
             (Err(older), Err(soft_roce)) => bail!("older kernel: {older:#}; Soft-RoCE: {soft_roce:#}"),
@@ -117,7 +121,7 @@ pub(crate) fn test() -> Result<()> {
 pub(crate) fn vm(names: &[String], debug: bool, kernel: &Kernel, processor: Processor) -> Result<()> {
     let profile = if debug { DEBUG } else { CHECKED };
     if *kernel == Kernel::Distribution && processor == Processor::X86 {
-        return soft_roce(&Prepared::new(profile, kernel, processor, &[])?, names);
+        return compared(&Prepared::new(profile, kernel, processor, &[])?, &SOFT_ROCE, names);
     }
     let (name, all) = match processor {
         Processor::X86 => ("by-kernel", &BY_KERNEL[..]),
@@ -140,8 +144,8 @@ pub(crate) fn vm(names: &[String], debug: bool, kernel: &Kernel, processor: Proc
 }
 
 /// Runs the tests with Soft-RoCE that `names` select in a guest, and compares their results with tshark.
-fn soft_roce(prepared: &Prepared, names: &[String]) -> Result<()> {
-    let guest = prepared.guest("soft-roce", &SOFT_ROCE, names)?;
+fn compared(prepared: &Prepared, tests: &[(&str, &str)], names: &[String]) -> Result<()> {
+    let guest = prepared.guest("soft-roce", tests, names)?;
     guest.run(prepared, false)?;
     if !names.is_empty() {
         // The comparison below needs the results of all tests.
