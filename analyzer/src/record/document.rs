@@ -43,8 +43,8 @@ $ rocescope diff monday/ today/                                    # recordings,
 - New files begin when `--rotate` is reached (15 minutes, or 64 MiB for all tables together), and with each hour (UTC).
 - The rows of every interval are first written to a journal. After `kill -9`, the next `record` in the same folder seals the journal
   and says up to which time its rows reach: at most the interval after it is lost, and the milliseconds for which its rows were on the way to
-  the journal. `replay` says for how long no run recorded. Of an interval of `flow_rollup` that is not over, the journal has the sums so far. Tables with rarer rows lose more: `hosts` the
-  minute since its last row, `findings` up to a minute of new figures (beginning, end and severity have a row at once), `steps` the last step. The
+  the journal. Rows that wait (the sums of an interval of `flow_rollup`, the minute of `hosts`, new figures of `findings`, the last step) are
+  in the journal as they are so far, and become rows. `replay` says for how long no run recorded. The
   journal is synced to the disk every 30 s: a power failure loses up to 30 s. The journal of an older version is sealed as well, with null in columns that it lacks.
 - `record --read` refuses a capture whose links have rows of the same host and time in the folder: its packets would count twice. Captures of
   other links or times, and of other hosts (`--host`), go into one folder.

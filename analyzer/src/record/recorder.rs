@@ -165,8 +165,23 @@ mod tests {
 
     use super::*;
     use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
+    use crate::analysis::traffic::{example_steps, step_at};
+    use crate::findings::{Finding, Severity};
+    use crate::record::parquet::decode;
+    use crate::record::table::{Row, Visit};
     use crate::report::Options;
     use crate::sample::Direction;
+
+    fn origin() -> Origin {
+        Origin {
+            host: "node1".into(),
+            job: None,
+            is_job_given: false,
+            job_of: |_| None,
+            kernel: None,
+            clock: || None,
+        }
+    }
 
     /// A recorder with a single file per table.
     fn started(dir: &std::path::Path) -> Recorder {
@@ -176,14 +191,7 @@ mod tests {
     fn started_with(dir: &std::path::Path, rotate: Rotate, rollup_ns: Option<u64>) -> Recorder {
         let settings = Settings {
             dir: dir.to_owned(),
-            origin: Origin {
-                host: "node1".into(),
-                job: None,
-                is_job_given: false,
-                job_of: |_| None,
-                kernel: None,
-                clock: || None,
-            },
+            origin: origin(),
             rotate,
             keep: Keep::default(),
             rails: Vec::new(),
@@ -252,7 +260,6 @@ mod tests {
 
         use crate::export::exposition::{Exposition, Format};
         use crate::export::{Exporter, Process};
-        use crate::record::parquet::decode;
         use crate::record::registry::{FlowSecond, Host};
 
         const HOUR: i64 = 3_600_000_000_000;
@@ -303,51 +310,96 @@ mod tests {
         assert_eq!(jumps, [HOUR, -2 * HOUR]);
     }
 
-    /// A kill within an interval of the rollup, one that began before the last rotation: all of it is in the files that
-    /// the next start makes, once.
-    #[test]
-    fn a_kill_loses_no_sum_of_the_rollup() {
-        use crate::record::parquet::decode;
-        use crate::record::registry::{FlowRollup, FlowSecond};
+    /// The rows of a table in files, as text.
+    struct Load {
+        files: Vec<PathBuf>,
+        rows: Vec<String>,
+    }
 
-        let (dir, next) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let rotate = Rotate { time_ns: 25 * SECOND, bytes: u64::MAX };
-        let mut recorder = started_with(dir.path(), rotate, Some(60 * SECOND));
-        for second in 1..=200 {
-            let flow = (key(0, "10.0.0.1", "10.0.0.2", 7), stats(49_152, 10 * second, 1_000 * second));
-            let links = vec![link("eth0", Some(Direction::Egress))];
-            let sample = Sample { time_ns: START + second * SECOND, ..sample(links, vec![flow]) };
-            assert!(recorder.take(&sample, &Report::build(&sample, &Options::default())).is_empty());
+    impl Visit for Load {
+        type Error = std::convert::Infallible;
+
+        fn rows<R: Row>(&mut self, rows: &mut Vec<R>) -> Result<(), Self::Error> {
+            let folder = format!("/{}/", R::TABLE.name);
+            let files = self.files.iter().filter(|path| path.to_str().unwrap().contains(&folder));
+            let read = files.flat_map(|path| decode::<R>(std::fs::read(path).unwrap().into()).unwrap());
+            for row in read.chain(rows.drain(..)) {
+                let mut text = R::TABLE.name.to_owned();
+                row.cells(&mut |cell| text.push_str(&format!(" {cell:?}")));
+                self.rows.push(text);
+            }
+            Ok(())
         }
+    }
+
+    /// Rows in memory and in the files of folders, in one order.
+    fn all(mut rows: Rows, dirs: &[&std::path::Path]) -> Vec<String> {
+        let mut load = Load { files: Vec::new(), rows: Vec::new() };
+        for dir in dirs {
+            crate::record::store::walk(&dir.join("v1"), &mut |path, _| load.files.push(path));
+        }
+        let Ok(()) = rows.visit(&mut load);
+        load.rows.sort_unstable();
+        load.rows
+    }
+
+    /// Traffic and steps for 165 s and then none, and a finding whose figures change each second.
+    fn growing(second: u64) -> (Sample, Report) {
+        let moved = second.min(165);
+        let flow = (key(0, "10.0.0.1", "10.0.0.2", 7), stats(49_152, 10 * moved, 1_000 * moved));
+        let links = vec![link("eth0", Some(Direction::Egress))];
+        let sample = Sample { time_ns: START + second * SECOND, ..sample(links, vec![flow]) };
+        let mut report = Report::build(&sample, &Options::default());
+        let mut steps = example_steps([10, 0, 0, 3].into(), Some(Direction::Egress));
+        steps.all = (1..=moved).step_by(2).map(|at| step_at(START + at * SECOND)).collect();
+        report.facts.steps = Some(steps);
+        let uneven = Finding::new("links.imbalance", Severity::Warning, format!("{second} s"));
+        report.findings = vec![Finding { active: true, ..uneven }];
+        (sample, report)
+    }
+
+    /// A kill in a silence, two seconds after a rotation: what waits for the end of a minute, of an interval of the
+    /// rollup or of a step is in the files that the next start makes, once. So it is if the run goes on and ends.
+    #[test]
+    fn a_kill_loses_no_row_that_waits() {
+        const KILLED: u64 = 178;
+        let (dir, next, whole) =
+            (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let rotate = Rotate { time_ns: 25 * SECOND, bytes: u64::MAX };
+        let rollup_ns = Some(60 * SECOND);
+        let mut killed = started_with(dir.path(), rotate, rollup_ns);
+        let mut ended = started_with(whole.path(), rotate, rollup_ns);
+        let mut collector = Collector::new(origin(), rollup_ns);
+        let mut expected = Rows::default();
+        for second in 1..=KILLED {
+            let (sample, report) = growing(second);
+            assert!(killed.take(&sample, &report).is_empty());
+            assert!(ended.take(&sample, &report).is_empty());
+            expected.append(collector.take(&sample, &report, None));
+        }
+        let waiting = collector.finish();
+        let lengths =
+            [waiting.hosts.len(), waiting.findings.len(), waiting.steps.len(), waiting.flow_rollup.len()];
+        assert_eq!(lengths, [1; 4], "the test shows nothing");
+        expected.append(waiting);
         let journals = |dir: &std::path::Path| dir.join("journal");
         std::fs::create_dir(journals(next.path())).unwrap();
+        let mut longest = 0;
         for entry in std::fs::read_dir(journals(dir.path())).unwrap().flatten() {
+            longest = longest.max(entry.metadata().unwrap().len());
             std::fs::copy(entry.path(), journals(next.path()).join(entry.file_name())).unwrap();
         }
-        std::mem::forget(recorder);
+        // Two seconds of it, without traffic.
+        assert!((1..50_000).contains(&longest), "{longest} bytes of journal");
+        std::mem::forget(killed);
         let (_, said) = Store::open(next.path(), "node1", rotate, Keep::default(), false).unwrap();
-        let last = units::time_utc(START + 200 * SECOND);
+        let last = units::time_utc(START + KILLED * SECOND);
         assert!(said[0].contains(&format!("the rows reach to {last}; at most one interval")), "{said:?}");
-        let (mut rolled, mut flows) = (Vec::new(), 0);
-        for dir in [dir.path(), next.path()] {
-            crate::record::store::walk(&dir.join("v1"), &mut |path, _| {
-                let file = || std::fs::read(&path).unwrap().into();
-                if path.to_str().unwrap().contains("flow_seconds") {
-                    flows += decode::<FlowSecond>(file()).unwrap().iter().map(|row| row.packets).sum::<u64>();
-                } else if path.to_str().unwrap().contains("flow_rollup") {
-                    rolled.extend(
-                        decode::<FlowRollup>(file()).unwrap().iter().map(|row| (row.t.0, row.packets)),
-                    );
-                }
-            });
-        }
-        rolled.sort_unstable();
-        let times: std::collections::BTreeSet<u64> = rolled.iter().map(|(t, _)| *t).collect();
-        assert_eq!(times.len(), rolled.len(), "an interval twice: {rolled:?}");
-        assert_eq!(
-            (flows, rolled.iter().map(|(_, packets)| packets).sum::<u64>()),
-            (2_000, 2_000),
-            "{rolled:?}"
-        );
+        assert_eq!(ended.finish().1, Notices::new());
+        let packets = expected.flow_rollup.iter().map(|row| row.packets).sum::<u64>();
+        assert_eq!(packets, 1_650);
+        let expected = all(expected, &[]);
+        assert_eq!(all(Rows::default(), &[dir.path(), next.path()]), expected);
+        assert_eq!(all(Rows::default(), &[whole.path()]), expected);
     }
 }

@@ -139,6 +139,19 @@ macro_rules! tables {
                 $( visitor.rows(&mut self.$table)?; )+
                 Ok(())
             }
+
+            /// Visits the rows of the tables that differ from those before, also where there are none now.
+            ///
+            /// # Errors
+            /// The visitor's first error.
+            pub fn visit_changed<V: $crate::record::table::Visit>(
+                &mut self,
+                before: &Self,
+                visitor: &mut V,
+            ) -> Result<(), V::Error> {
+                $( if self.$table != before.$table { visitor.rows(&mut self.$table)?; } )+
+                Ok(())
+            }
         }
     };
 }

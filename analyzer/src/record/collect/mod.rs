@@ -227,11 +227,17 @@ impl Collector {
         }
     }
 
-    /// Rows of an interval that is not over, as they would be if it ended now.
+    /// Rows that wait, as they would be if the run ended now: those of an interval that is not over, of the minute of a
+    /// host, of findings whose figures have changed, and of the last step.
     #[must_use]
     pub fn unfinished(&self) -> Rows {
-        let flow_rollup = self.rollup.as_ref().map(rollup::Rollup::unfinished).unwrap_or_default();
-        Rows { flow_rollup, ..Rows::default() }
+        Rows {
+            flow_rollup: self.rollup.as_ref().map(rollup::Rollup::unfinished).unwrap_or_default(),
+            findings: self.findings.changed().collect(),
+            hosts: self.host_waiting().into_iter().collect(),
+            steps: self.steps.last().cloned().into_iter().collect(),
+            ..Rows::default()
+        }
     }
 
     /// What the rows since `first_ns` do not say, as rows of that time: findings and queue pairs that have not changed
@@ -322,17 +328,23 @@ impl Collector {
         }
     }
 
-    /// Writes the row that waits, with what the recording itself has lost until now.
-    fn host_due(&mut self, rows: &mut Rows) {
-        let Some(row) = self.host_waits.take() else { return };
-        let losses = std::mem::take(&mut self.losses);
-        rows.hosts.push(Host {
-            unrecorded_packets: std::mem::take(&mut self.unrecorded_packets),
-            rows_lost: losses.rows,
-            events_left_out: losses.events_left_out,
-            clock_jump_ns: losses.clock_jump_ns,
+    /// The row that waits, with what the recording itself has lost until now.
+    fn host_waiting(&self) -> Option<Host> {
+        self.host_waits.clone().map(|row| Host {
+            unrecorded_packets: self.unrecorded_packets,
+            rows_lost: self.losses.rows,
+            events_left_out: self.losses.events_left_out,
+            clock_jump_ns: self.losses.clock_jump_ns,
             ..row
-        });
+        })
+    }
+
+    /// Writes the row that waits.
+    fn host_due(&mut self, rows: &mut Rows) {
+        let Some(row) = self.host_waiting() else { return };
+        rows.hosts.push(row);
+        self.host_waits = None;
+        (self.unrecorded_packets, self.losses) = (0, Losses::default());
     }
 }
 

@@ -65,6 +65,11 @@ impl Steps {
         self.last = found.all.last().map(|step| of(&none, step, step.start_ns, 0));
     }
 
+    /// The row of the last step, which is not written yet.
+    pub(super) const fn last(&self) -> Option<&registry::Step> {
+        self.last.as_ref()
+    }
+
     /// Writes the last step.
     pub(super) fn finish(&mut self, rows: &mut Vec<registry::Step>) {
         rows.extend(self.last.take());

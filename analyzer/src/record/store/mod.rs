@@ -24,8 +24,6 @@ use crate::util::units;
 
 /// Data time between two attempts to seal after a failure, and between two fsyncs.
 const AGAIN_NS: u64 = 30_000_000_000;
-/// Time that tables of rare rows lack at most after a kill.
-const LATE_NS: u64 = 60_000_000_000;
 /// Longest plausible time between two rows: a host has a row each minute. Beyond it, the clock is not trusted at
 /// once.
 const STEP_NS: u64 = HOUR_NS;
@@ -88,7 +86,7 @@ pub struct Store {
     published: Vec<(Volume, Vec<Part>)>,
     /// Rows for which no journal could be created, at most [`MOST_HELD`].
     held: Rows,
-    /// Rows of intervals that are not over.
+    /// Rows that wait for the end of an interval or for a change.
     unfinished: Rows,
     /// Time of the first row in the volume.
     begin_ns: u64,
@@ -116,10 +114,9 @@ pub type Notices = Vec<String>;
 /// synced each [`AGAIN_NS`].
 fn sealed(files: usize, last_ns: u64, journal: &Path) -> String {
     format!(
-        "sealed {} of a recording that was killed: the rows reach to {}; at most one interval after that is lost, of hosts, of figures of findings and of the last step up to {}, after a power failure up to {} of all ({})",
+        "sealed {} of a recording that was killed: the rows reach to {}; at most one interval after that is lost, after a power failure up to {} ({})",
         units::plural(files as u64, "file"),
         units::time_utc(last_ns),
-        units::duration(LATE_NS),
         units::duration(AGAIN_NS),
         journal.display()
     )
@@ -259,8 +256,8 @@ impl Store {
         layout::sync(&queue)
     }
 
-    /// Sets the rows of intervals that are not over, which become rows if the process is killed. They replace those of
-    /// the last call, and reach the journal with the next rows.
+    /// Sets the rows that wait, which become rows if the process is killed. They replace those of the last call, and
+    /// reach the journal when rows are next added, even if none are.
     pub fn set_unfinished(&mut self, rows: Rows) {
         self.unfinished = rows;
     }
@@ -270,10 +267,7 @@ impl Store {
         let mut notices = Notices::new();
         let mut losses = Losses::default();
         self.now_ns = time_ns;
-        // Rows that wait for the journal are tried again.
-        let waits =
-            self.volume.as_ref().is_some_and(|volume| volume.unwritten() > 0) || !self.held.is_empty();
-        if rows.is_empty() && !waits {
+        if rows.is_empty() && !self.waits() {
             // A host that falls silent has its last rows sealed in time.
             if self.is_due(time_ns) || (!self.published.is_empty() && !self.rests(time_ns)) {
                 notices.extend(self.seal());
@@ -321,6 +315,16 @@ impl Store {
             self.say(error, &mut notices);
         }
         (losses, notices)
+    }
+
+    /// True if there is something that the journal lacks: rows that it did not take, which are tried again, and
+    /// unfinished ones.
+    fn waits(&self) -> bool {
+        !self.held.is_empty()
+            || match &self.volume {
+                Some(volume) => volume.unwritten() > 0 || volume.lacks(&self.unfinished),
+                None => !self.unfinished.is_empty(),
+            }
     }
 
     /// Reports a failing disk once, and its recovery once.

@@ -393,6 +393,51 @@ fn nothing_is_added_to_files_that_are_in_place_but_not_in_the_queue() {
     assert_eq!(sent, [7, 10]);
 }
 
+/// The process goes on with another journal, and is killed after it: what waited has become a row there.
+#[test]
+fn unfinished_rows_are_not_those_of_a_journal_whose_files_are_in_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = open(dir.path(), NEVER, Keep::default());
+    store.set_unfinished(rows(START, 1));
+    store.append(START, rows(START, 10));
+    fs::remove_dir(queue(dir.path())).unwrap();
+    assert_eq!(store.seal().len(), 1);
+    store.append(START + SECOND, Rows::default());
+    assert_eq!(journals(dir.path()), 2);
+    store.set_unfinished(Rows::default());
+    store.append(START + 2 * SECOND, rows(START + 2 * SECOND, 1));
+    store.set_unfinished(rows(START + 3 * SECOND, 2));
+    store.append(START + 3 * SECOND, Rows::default());
+    drop(store);
+    let (_, notices) = open(dir.path(), NEVER, Keep::default());
+    let mut times: Vec<u64> = read(dir.path()).1.iter().map(|row| (row.t.0 - START) / SECOND).collect();
+    times.sort_unstable();
+    assert_eq!(times, [&[0; 10][..], &[2, 3, 3]].concat(), "{notices:?}");
+    assert_eq!(notices.len(), 2, "{notices:?}");
+}
+
+/// What waited and no longer does, without a row, is not recovered.
+#[test]
+fn unfinished_rows_that_are_none_any_more_are_not_recovered() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = open(dir.path(), NEVER, Keep::default());
+    store.set_unfinished(rows(START, 3));
+    store.append(START, Rows::default());
+    store.set_unfinished(Rows::default());
+    store.append(START + SECOND, Rows::default());
+    drop(store);
+    let (store, notices) = open(dir.path(), NEVER, Keep::default());
+    assert_eq!((read(dir.path()).1.len(), notices), (0, Notices::new()));
+    drop(store);
+    let (mut store, _) = open(dir.path(), NEVER, Keep::default());
+    store.set_unfinished(rows(START, 3));
+    store.append(START, Rows::default());
+    drop(store);
+    let (_, notices) = open(dir.path(), NEVER, Keep::default());
+    assert!(notices[0].contains(&units::time_utc(START)), "{notices:?}");
+    assert_eq!((read(dir.path()).1.len(), notices.len()), (3, 1));
+}
+
 #[test]
 fn a_recording_is_for_its_owner_and_group_alone() {
     use std::os::unix::fs::PermissionsExt as _;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::journal::{FrameKind, Journal, Place};
 use super::layout::{self, Part};
 use crate::record::parquet::{self, GROUP};
-use crate::record::registry::Rows;
+use crate::record::registry::{FlowRollup, Rows};
 use crate::record::table::{Row, Visit};
 
 /// Maximum number of row groups per table kept in memory while the journal cannot be written; then the oldest are
@@ -39,7 +39,7 @@ pub(super) struct Volume {
     block_bytes: u64,
     /// Number of open rows missing from the journal, by table: always the last ones.
     unwritten: BTreeMap<&'static str, u64>,
-    /// Rows of intervals that are not over, as the journal has them.
+    /// Unfinished rows that would be recovered from the journal now.
     unfinished: Rows,
     /// Time of the latest row that was recovered, Unix nanoseconds.
     last_ns: u64,
@@ -141,19 +141,21 @@ impl Volume {
         Appended { lost, error: of_groups.or(ended).or(written.err()) }
     }
 
-    /// Writes the open rows that the journal lacks, and unfinished ones that changed.
+    /// True if the journal has other unfinished rows.
+    pub(super) fn lacks(&self, unfinished: &Rows) -> bool {
+        self.unfinished != *unfinished
+    }
+
+    /// Writes the open rows that the journal lacks, and the unfinished ones of tables in which they changed.
     fn write(&mut self, open: &mut Rows, unfinished: &Rows) -> io::Result<()> {
-        let mut frames = Frames { kind: FrameKind::Rows, count: &self.unwritten, of: Vec::new() };
+        let mut frames = Frames { count: &self.unwritten, of: Vec::new() };
         open.visit(&mut frames)?;
-        if self.unfinished != *unfinished {
-            let (mut rows, mut all) = (unfinished.clone(), BTreeMap::new());
-            let Ok(()) = rows.visit(&mut Count(&mut all));
-            let mut more = Frames { kind: FrameKind::Unfinished, count: &all, of: frames.of };
-            rows.visit(&mut more)?;
-            frames.of = more.of;
+        let mut of = frames.of;
+        for (_, table, _) in &of {
+            let Ok(()) = self.unfinished.visit(&mut Clear(table));
         }
-        let of: Vec<_> =
-            frames.of.iter().map(|(kind, table, rows)| (*kind, *table, rows.as_slice())).collect();
+        unfinished.clone().visit_changed(&self.unfinished, &mut Replacing(&mut of))?;
+        let of: Vec<_> = of.iter().map(|(kind, table, rows)| (*kind, *table, rows.as_slice())).collect();
         if !of.is_empty() {
             self.journal.append(&of)?;
         }
@@ -162,7 +164,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Writes and returns the files of all tables. After an error the volume is unchanged.
+    /// Writes and returns the files of all tables. After an error the volume is unchanged. A journal that stays
+    /// although its files are in place has no unfinished rows: they go into the next one.
     #[expect(clippy::result_large_err, reason = "the volume goes on as before; it is moved once in minutes")]
     pub(super) fn seal(mut self, dir: &Path) -> Result<(Self, Vec<Part>), (Self, io::Error)> {
         let mut open = std::mem::take(&mut self.open);
@@ -172,7 +175,8 @@ impl Volume {
         self.open = open;
         let renamed =
             result.and_then(|()| made.iter().try_for_each(|(aside, part)| publish(aside, &part.path)));
-        if let Err(error) = renamed {
+        let forgot = renamed.and_then(|()| self.write(&mut Rows::default(), &Rows::default()));
+        if let Err(error) = forgot {
             for (aside, _) in &made {
                 // A missing file needs no removal.
                 let _ = std::fs::remove_file(aside);
@@ -208,13 +212,14 @@ impl Visit for Count<'_> {
     }
 }
 
+/// A frame with its table and its encoded rows.
+type Encoded = (FrameKind, &'static str, Vec<u8>);
+
 /// Encodes the last rows of each table as frames.
 struct Frames<'a> {
-    kind: FrameKind,
     /// Number of rows by table.
     count: &'a BTreeMap<&'static str, u64>,
-    /// Tables with their encoded rows.
-    of: Vec<(FrameKind, &'static str, Vec<u8>)>,
+    of: Vec<Encoded>,
 }
 
 impl Visit for Frames<'_> {
@@ -224,8 +229,20 @@ impl Visit for Frames<'_> {
         let count = self.count.get(R::TABLE.name).copied().unwrap_or(0);
         let from = rows.len().saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
         if let Some(rows) = rows.get(from..).filter(|rows| !rows.is_empty()) {
-            self.of.push((self.kind, R::TABLE.name, parquet::encode(rows).map_err(io::Error::other)?));
+            self.of.push((FrameKind::Rows, R::TABLE.name, parquet::encode(rows).map_err(io::Error::other)?));
         }
+        Ok(())
+    }
+}
+
+/// Encodes unfinished rows as a frame that replaces those before, also if there are none.
+struct Replacing<'a>(&'a mut Vec<Encoded>);
+
+impl Visit for Replacing<'_> {
+    type Error = io::Error;
+
+    fn rows<R: Row>(&mut self, rows: &mut Vec<R>) -> io::Result<()> {
+        self.0.push((FrameKind::Unfinished, R::TABLE.name, parquet::encode(rows).map_err(io::Error::other)?));
         Ok(())
     }
 }
@@ -256,6 +273,7 @@ impl Visit for Groups<'_> {
                     blocks.places.extend(places.first());
                     self.volume.block_bytes += block.len() as u64;
                     self.volume.unwritten.remove(table);
+                    let Ok(()) = self.volume.unfinished.visit(&mut Clear(table));
                     rows.drain(..GROUP);
                 }
                 Err(error) => {
@@ -291,8 +309,9 @@ impl Visit for Recover<'_> {
         }
         let payload = self.volume.journal.read(self.frame.place)?;
         let decoded: Vec<R> = parquet::decode(payload).map_err(io::Error::other)?;
-        let last_ns = decoded.iter().map(|row| row.t().0).max().unwrap_or(0);
-        if self.frame.kind != FrameKind::Unfinished {
+        // Its time is the end of an interval that is not over.
+        if self.frame.kind != FrameKind::Unfinished || table != FlowRollup::TABLE.name {
+            let last_ns = decoded.iter().map(|row| row.t().0).max().unwrap_or(0);
             self.volume.last_ns = self.volume.last_ns.max(last_ns);
         }
         match self.frame.kind {
