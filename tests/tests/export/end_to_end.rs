@@ -1,6 +1,6 @@
 //! Traffic of the demonstration through an agent: metrics, recording, view and report must have the same figures.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rocescope::host::net::netns::NetNs;
 use rocescope::host::net::veth;
 use rocescope::record::parquet;
-use rocescope::record::registry::FlowSecond;
+use rocescope::record::registry::{Finding, FlowSecond};
 use rocescope::source::demo::scenario::{BRIEF, Scenario};
 use rocescope::source::demo::stage::Stage;
 use rocescope_tests::live::program::{Program, Start};
@@ -22,19 +22,26 @@ use serde_json::Value;
 use super::agent::{dumps, json};
 use super::{METRICS, PACKAGE, Prometheus, ask, piped, until};
 
-/// Packets, bytes, CE marks and retransmissions of a link.
-type Figures = BTreeMap<(String, String), [u64; 4]>;
+/// Figures of a link, in the order of [`COLUMN_NAMES`].
+type Figures = BTreeMap<(String, String), [u64; 7]>;
 
-/// The metrics with these figures, and the columns of the recording.
-const METRICS_OF: [&str; 4] = [
+/// The columns of the recording with these figures.
+const COLUMN_NAMES: [&str; 7] =
+    ["packets", "bytes", "ce", "cnp_packets", "retransmitted", "timeouts", "lost"];
+/// The metrics with them.
+const METRICS_OF: [&str; 7] = [
     "rocescope_link_packets_total",
     "rocescope_link_bytes_total",
     "rocescope_link_ce_marked_packets_total",
+    "rocescope_link_cnp_packets_total",
     "rocescope_link_retransmitted_packets_total",
+    "rocescope_link_timeouts_total",
+    "rocescope_link_lost_packets_total",
 ];
-const COLUMNS: &str =
-    "sum(packets) as packets, sum(bytes) as bytes, sum(ce) as ce, sum(retransmitted) as retransmitted";
-const COLUMN_NAMES: [&str; 4] = ["packets", "bytes", "ce", "retransmitted"];
+/// Index of the timeouts, of which the demonstration has none.
+const TIMEOUTS: usize = 5;
+/// Index of the losses: the report takes back those that prove to be reordering, and a counter never decreases.
+const LOST: usize = 6;
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts far below 2^53")]
 fn number(value: &Value) -> u64 {
@@ -52,12 +59,17 @@ fn of_report(report: &Value) -> Figures {
     let mut all = Figures::new();
     for flow in report["flows"].as_array().unwrap() {
         let of = all.entry(link_of(flow, "link")).or_default();
-        let retransmitted = |loss: &str| flow[loss]["retransmitted"].as_u64().unwrap_or(0);
+        let of_loss = |figure: &str| -> u64 {
+            ["loss", "loss_responses"].iter().filter_map(|loss| flow[loss][figure].as_u64()).sum()
+        };
         let figures = [
             number(&flow["packets"]),
             number(&flow["bytes"]),
             number(&flow["ecn"]["ce"]),
-            retransmitted("loss") + retransmitted("loss_responses"),
+            number(&flow["cnp_packets"]),
+            of_loss("retransmitted"),
+            of_loss("timeouts"),
+            of_loss("lost"),
         ];
         for (sum, figure) in of.iter_mut().zip(figures) {
             *sum += figure;
@@ -84,7 +96,8 @@ fn rows(rows: &[Value]) -> Figures {
 }
 
 fn sql(table: &str) -> String {
-    format!("select link, direction, {COLUMNS} from {table} group by link, direction;\n")
+    let columns = COLUMN_NAMES.map(|name| format!("sum({name}) as {name}")).join(", ");
+    format!("select link, direction, {columns} from {table} group by link, direction;\n")
 }
 
 fn tables_of(recording: &Path, table: &str) -> String {
@@ -113,6 +126,40 @@ fn check_size(recording: &Path) {
     }
     println!("{rows} rows of flows take {bytes} bytes beside {FILE} of each file");
     assert!(rows > 100 && bytes <= 25 * rows, "{bytes} bytes of {rows} rows");
+}
+
+/// Ids of the active findings of a report.
+fn active(report: &Value) -> BTreeSet<String> {
+    let findings = report["findings"].as_array().unwrap().iter();
+    let active = findings.filter(|finding| finding["active"] == true);
+    active.map(|finding| finding["id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Ids of the findings that are active at this time by their latest rows.
+fn active_rows(folder: &Path, time_ns: u64) -> BTreeSet<String> {
+    let files = tables(&folder.join("v1/findings")).into_iter();
+    let mut rows: Vec<Finding> =
+        files.flat_map(|file| parquet::decode(std::fs::read(file).unwrap().into()).unwrap()).collect();
+    rows.retain(|row| row.t.0 <= time_ns);
+    rows.sort_by_key(|row| row.t);
+    let place = |row: &Finding| {
+        let Finding { id, link, direction, hop, src, dst, since, .. } = row.clone();
+        (id, link, direction, hop, src, dst, since)
+    };
+    let is_latest = |at: &usize| rows.iter().skip(at + 1).all(|later| place(later) != place(&rows[*at]));
+    let latest = (0..rows.len()).filter(is_latest).map(|at| &rows[at]);
+    latest.filter(|row| row.active == 1).map(|row| row.id.to_string()).collect()
+}
+
+/// A view that is attached and Prometheus have the same active findings.
+fn check_findings(near: &NetNs, view: impl Fn() -> Value) {
+    let found = until("the same findings", || {
+        let active = active(&view());
+        let rows = Prometheus::values(near, "rocescope_finding_active", ["id", "severity"])?;
+        let ids: BTreeSet<String> = rows.into_keys().map(|[id, _]| id).collect();
+        (ids == active).then_some(ids)
+    });
+    assert!(!found.is_empty(), "none is active");
 }
 
 #[test]
@@ -177,10 +224,13 @@ fn metrics_recording_view_and_report_of_the_demonstration_agree() {
     // A sample after the traffic, by which time all findings have been evaluated.
     let ended_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
     let ended_ns = u64::try_from(ended_ns).unwrap();
-    let viewed = until("a reading after the traffic", || {
+    let view = || {
         let socket = text("agent.sock");
         let arguments = ["live", "--attach", &socket, "--output", "json", "--duration", "300ms"];
-        let report = Program::run(Start::default(), &arguments).unwrap().report().unwrap();
+        Program::run(Start::default(), &arguments).unwrap().report().unwrap()
+    };
+    let viewed = until("a reading after the traffic", || {
+        let report = view();
         (number(&report["window"]["last_ns"]) > ended_ns + 2_000_000_000).then(|| of_report(&report))
     });
     let socket = std::os::unix::net::UnixStream::connect(path("agent.sock")).unwrap();
@@ -191,17 +241,21 @@ fn metrics_recording_view_and_report_of_the_demonstration_agree() {
     assert_eq!(viewed, expected, "the view that is attached");
     assert_eq!(report["totals"]["retired"]["packets"], 0);
     let sums =
-        expected.values().fold([0; 4], |sums: [u64; 4], own| std::array::from_fn(|i| sums[i] + own[i]));
+        expected.values().fold([0; 7], |sums: [u64; 7], own| std::array::from_fn(|i| sums[i] + own[i]));
     assert_eq!(sums[0], number(&report["totals"]["roce_packets"]));
-    assert!(sums.iter().all(|sum| *sum > 0), "the demonstration has all of it: {sums:?}");
+    let has = |(at, sum): (usize, &u64)| at == TIMEOUTS || *sum > 0;
+    assert!(sums.iter().enumerate().all(has), "the demonstration has all of it: {sums:?}");
 
     if prometheus.is_some() {
+        // Soon after the traffic: ten seconds later they have ended.
+        check_findings(near, view);
         for (at, metric) in METRICS_OF.iter().enumerate() {
-            let wanted = expected.iter().map(|(link, own)| (link.clone(), own[at] as f64)).collect();
-            let mut last = None;
+            let wanted: BTreeMap<_, _> =
+                expected.iter().map(|(link, own)| (link.clone(), own[at] as f64)).collect();
             until(metric, || {
-                last = Prometheus::query(near, metric);
-                (last.as_ref() == Some(&wanted)).then_some(())
+                let last = Prometheus::query(near, metric)?;
+                let is_all = || wanted.iter().all(|(link, least)| last.get(link) >= Some(least));
+                (last == wanted || at == LOST && last.len() == wanted.len() && is_all()).then_some(())
             });
         }
     }
@@ -214,7 +268,10 @@ fn metrics_recording_view_and_report_of_the_demonstration_agree() {
     // Files that are rotated every few seconds consist mostly of their fixed part: the dump has the same rows in one
     // file.
     check_size(&dump);
+    let (found, time_ns) = (active(&report), number(&report["window"]["last_ns"]));
+    assert!(!found.is_empty(), "none is active");
     for folder in [Path::new(&recording), &dump] {
+        assert_eq!(active_rows(folder, time_ns), found, "findings in {}", folder.display());
         if let Some(program) = duck_db_or_skip(TEST) {
             for table in ["flow_seconds", "link_seconds"] {
                 let from = format!("read_parquet('{}')", tables_of(folder, table));

@@ -208,14 +208,24 @@ impl Prometheus {
         Self { child: netns.run(|| command.spawn()).unwrap().unwrap(), _folder: folder }
     }
 
-    /// The latest values of a query, by two of their labels.
+    /// The latest values of a query, by link and direction.
     fn query(netns: &NetNs, query: &str) -> Option<BTreeMap<(String, String), f64>> {
+        let values = Self::values(netns, query, ["link", "direction"])?;
+        Some(values.into_iter().map(|([link, direction], value)| ((link, direction), value)).collect())
+    }
+
+    /// The latest values of a query, by some of their labels.
+    fn values<const N: usize>(
+        netns: &NetNs,
+        query: &str,
+        labels: [&str; N],
+    ) -> Option<BTreeMap<[String; N], f64>> {
         let path = format!("/api/v1/query?query={query}");
         let answer = get(netns, PROMETHEUS, &path, "").ok().filter(|answer| answer.status == 200)?;
         let json: Value = serde_json::from_str(&answer.body).ok()?;
         let rows = json["data"]["result"].as_array()?.iter().map(|row| {
             let label = |name: &str| row["metric"][name].as_str().unwrap_or_default().to_owned();
-            ((label("link"), label("direction")), row["value"][1].as_str().unwrap().parse().unwrap())
+            (labels.map(label), row["value"][1].as_str().unwrap().parse().unwrap())
         });
         Some(rows.collect())
     }
