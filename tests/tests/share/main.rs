@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
 mod offloaded;
+#[cfg(feature = "live")]
+mod sections;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
