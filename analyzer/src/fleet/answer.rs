@@ -73,6 +73,9 @@ pub struct Answer {
     pub rows: Vec<Row>,
     /// Number of rows beyond the requested maximum.
     pub left_out: usize,
+    /// True if no smaller set of hops explains the same pairs as well as the rows, false if there may be one; `None` if
+    /// the rows are no set of hops.
+    pub is_smallest: Option<bool>,
 }
 
 impl Answer {
@@ -112,9 +115,12 @@ impl Answer {
         if of_hops || question == Question::Balance {
             rows.retain(|row| number(row, "is_bad") == Some(1.0));
         }
+        let mut is_smallest = None;
         if of_hops {
-            rows = cover::explain(rows)
+            let explained = cover::explain(rows)
                 .map_err(|error| format!("a row of the engine is not as expected: {error}"))?;
+            rows = explained.rows;
+            is_smallest = (!rows.is_empty()).then_some(explained.is_smallest);
         }
         if question == Question::Stragglers {
             rows.retain(is_waited_for);
@@ -133,7 +139,7 @@ impl Answer {
             rows.truncate(top);
         }
         let scope = scope(question, &summary, rows.first());
-        Ok(Self { question, headline, scope, left_out: all - rows.len(), rows })
+        Ok(Self { question, headline, scope, left_out: all - rows.len(), rows, is_smallest })
     }
 }
 

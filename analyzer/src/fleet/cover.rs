@@ -1,5 +1,5 @@
 //! A small set of hops that explains the bad port pairs: chosen one after the other, without one that the others make
-//! superfluous, and of few hops the smallest set.
+//! superfluous, and of few hops the smallest set. An answer says if a smaller set may exist.
 //!
 //! Each pair passes several hops: two links, two hosts, two switches, a path, a rail, a plane. A hop is a better
 //! explanation the more bad pairs pass it that no earlier hop explains, and the fewer good pairs pass it.
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Row;
-use super::fewest::Search;
+use super::fewest::{Search, Smaller};
 use super::question::COMPARED;
 use crate::util::map::{Map, Set};
 
@@ -71,11 +71,20 @@ struct Hop {
     share: f64,
 }
 
-/// Explains the bad pairs by hops, best explanation first.
+/// Hops that explain the bad pairs.
+#[derive(Debug)]
+pub struct Explained {
+    /// A row of the answer for each hop, best explanation first.
+    pub rows: Vec<Row>,
+    /// No smaller set explains the same pairs as well. False: it is not known.
+    pub is_smallest: bool,
+}
+
+/// Explains the bad pairs by hops.
 ///
 /// # Errors
 /// If a row lacks a field.
-pub fn explain(rows: Vec<Row>) -> Result<Vec<Row>, serde_json::Error> {
+pub fn explain(rows: Vec<Row>) -> Result<Explained, serde_json::Error> {
     let (hops, pairs) = hops(rows)?;
     let mut open: Vec<bool> = vec![true; pairs.len()];
     let mut chosen: Vec<&Hop> = Vec::new();
@@ -86,16 +95,14 @@ pub fn explain(rows: Vec<Row>) -> Result<Vec<Row>, serde_json::Error> {
         best.pairs.iter().for_each(|pair| open[*pair] = false);
     }
     leave_out(&mut chosen);
-    if let Some(fewer) = fewer(&hops, &pairs, &chosen) {
-        chosen = fewer;
-    }
+    let (chosen, is_smallest) = smaller(&hops, &pairs, chosen);
     open.fill(true);
-    let mut answers = Vec::new();
+    let mut rows = Vec::new();
     for hop in chosen {
-        answers.push(answer(hop, &hops, &pairs, &open, score(hop, &pairs, &open)));
+        rows.push(answer(hop, &hops, &pairs, &open, score(hop, &pairs, &open)));
         hop.pairs.iter().for_each(|pair| open[*pair] = false);
     }
-    Ok(answers)
+    Ok(Explained { rows, is_smallest })
 }
 
 /// Losses of the pairs at a hop that no other hop explains yet, the less the more of its pairs lose nothing.
@@ -137,14 +144,16 @@ fn leave_out(chosen: &mut Vec<&Hop>) {
     }
 }
 
-/// A smaller set that explains the same pairs as well, best explanation first; `None` if there is none, or if the set
-/// is too large for a search.
-fn fewer<'a>(hops: &'a [Hop], pairs: &[Pair], chosen: &[&'a Hop]) -> Option<Vec<&'a Hop>> {
+/// The smallest set known that explains the same pairs as well, best explanation first, and whether none is smaller.
+fn smaller<'a>(hops: &'a [Hop], pairs: &[Pair], chosen: Vec<&'a Hop>) -> (Vec<&'a Hop>, bool) {
     let place = |hop: &&Hop| hops.iter().position(|other| std::ptr::eq(*hop, other));
     let greedy: Vec<usize> = chosen.iter().filter_map(place).collect();
     let of_hops: Vec<&[usize]> = hops.iter().map(|hop| hop.pairs.as_slice()).collect();
     let worth = |hop: usize, pair: usize| worth(&hops[hop], &pairs[pair]);
-    let set = Search::new(&of_hops, pairs.len(), &worth).fewer(&greedy)?;
+    let Smaller { hops: set, is_smallest } = Search::new(&of_hops, pairs.len(), &worth).smaller(&greedy);
+    if set.len() == chosen.len() {
+        return (chosen, is_smallest);
+    }
     let mut left: Vec<&Hop> = set.into_iter().map(|hop| &hops[hop]).collect();
     let (mut ordered, mut open) = (Vec::new(), vec![true; pairs.len()]);
     while let Some(best) = best(left.iter().copied(), pairs, &open) {
@@ -152,7 +161,7 @@ fn fewer<'a>(hops: &'a [Hop], pairs: &[Pair], chosen: &[&'a Hop]) -> Option<Vec<
         best.pairs.iter().for_each(|pair| open[*pair] = false);
         ordered.push(best);
     }
-    Some(ordered)
+    (ordered, is_smallest)
 }
 
 /// Identity of a pair: metric, job, direction, source and destination.
@@ -262,7 +271,7 @@ mod tests {
             [("link", 1, "b eth0", 2, 2), ("host", 2, "b", 2, 8), ("link", 1, sender, 1, 2)]
         };
         let (one, two) = (hops("a eth0"), hops("c eth0"));
-        let answers = explain(rows(&[("a", "b", &one), ("c", "b", &two)])).unwrap();
+        let answers = explain(rows(&[("a", "b", &one), ("c", "b", &two)])).unwrap().rows;
         assert_eq!(places(&answers), ["to b eth0"]);
         assert_eq!((&answers[0]["bad_pairs"], &answers[0]["lost"]), (&json!(2.0), &json!(20.0)));
         assert_eq!(answers[0]["or"], Value::Null);
@@ -272,7 +281,7 @@ mod tests {
     fn two_faults_are_two_hops_the_greater_first() {
         let (one, two) = ([("link", 1, "x", 1, 1)], [("switch", 3, "s", 2, 2)]);
         let answers = explain(rows(&[("a", "b", &one), ("c", "d", &two), ("e", "f", &two)])).unwrap();
-        assert_eq!(places(&answers), ["to s", "to x"]);
+        assert_eq!((places(&answers.rows), answers.is_smallest), (vec!["to s", "to x"], true));
     }
 
     /// The switch explains most at first; the two links explain what is left, and all of the switch's pairs besides.
@@ -289,7 +298,7 @@ mod tests {
             ("a", "h", &only_x),
             ("e", "h", &only_y),
         ]));
-        assert_eq!(places(&answers.unwrap()), ["to x", "to y"]);
+        assert_eq!(places(&answers.unwrap().rows), ["to x", "to y"]);
     }
 
     /// The greedy choice begins with the six pairs of a switch, and needs three hops, none of them superfluous. Two
@@ -311,7 +320,7 @@ mod tests {
             ("d", "y", &y_t),
             ("e", "y", &only_y),
         ];
-        assert_eq!(places(&explain(rows(&all)).unwrap()), ["to x", "to y"]);
+        assert_eq!(places(&explain(rows(&all)).unwrap().rows), ["to x", "to y"]);
         // A link of which most pairs lose nothing explains less: its pairs stay with the hops that lose at all of them.
         let worse = ("link", 1, "x", 5, 20);
         let (worse_s, worse_t) = ([worse, s], [worse, t]);
@@ -319,7 +328,7 @@ mod tests {
         for (at, hops) in [(0, &worse_s), (1, &worse_s), (2, &worse_s), (6, &worse_t), (7, &worse_t)] {
             all[at].2 = hops;
         }
-        assert_eq!(places(&explain(rows(&all)).unwrap()), ["to s", "to t", "to y"]);
+        assert_eq!(places(&explain(rows(&all)).unwrap().rows), ["to s", "to t", "to y"]);
     }
 
     #[test]
@@ -330,7 +339,7 @@ mod tests {
             [("metric", json!(RETRANSMITTED)), ("weight", json!(4_050))]
                 .map(|(name, of)| (name.to_owned(), of)),
         );
-        let answers = explain(all).unwrap();
+        let answers = explain(all).unwrap().rows;
         assert_eq!(places(&answers), ["to y", "to x"]);
         assert_eq!((&answers[0]["lost"], &answers[0]["retransmitted"]), (&json!(10.0), &Value::Null));
         assert_eq!((&answers[1]["lost"], &answers[1]["retransmitted"]), (&Value::Null, &json!(4_050.0)));
@@ -339,14 +348,14 @@ mod tests {
     #[test]
     fn hops_that_the_pairs_cannot_separate_are_named_together() {
         let hops = [("host", 2, "b", 1, 1), ("link", 1, "b eth0", 1, 1), ("switch", 3, "s", 1, 4)];
-        let answers = explain(rows(&[("a", "b", &hops)])).unwrap();
+        let answers = explain(rows(&[("a", "b", &hops)])).unwrap().rows;
         assert_eq!(places(&answers), ["to b eth0"]);
         assert_eq!(answers[0]["or"], json!("host to b"));
     }
 
     #[test]
     fn nothing_bad_is_no_answer_and_a_row_without_its_fields_an_error() {
-        assert!(explain(Vec::new()).unwrap().is_empty());
+        assert!(explain(Vec::new()).unwrap().rows.is_empty());
         assert!(explain(vec![Row::new()]).is_err());
     }
 }

@@ -74,10 +74,18 @@ pub fn text(answer: &Answer, width: usize, paint: Paint) -> String {
             units::plural((all - columns.len()) as u64, "column")
         ));
     }
-    if !more.is_empty() {
-        text.push_str(&paint.paint(Role::Dim, &format!("{}\n", more.join("; "))));
+    for hint in not_smallest(answer).into_iter().chain((!more.is_empty()).then(|| more.join("; "))) {
+        text.push_str(&paint.paint(Role::Dim, &format!("{hint}\n")));
     }
     text
+}
+
+/// Words for a set of hops that is not proven to be the smallest.
+fn not_smallest(answer: &Answer) -> Option<String> {
+    let all = (answer.rows.len() + answer.left_out) as u64;
+    (answer.is_smallest == Some(false)).then(|| {
+        format!("these {} may not be the smallest set that explains the figures", units::plural(all, "hop"))
+    })
 }
 
 /// The answer as one JSON document.
@@ -92,6 +100,7 @@ pub fn json(answer: &Answer) -> Result<String, serde_json::Error> {
     let document = json!({
         "schema": SCHEMA, "question": answer.question.name(), "headline": answer.headline, "scope": answer.scope,
         "rows": answer.rows.iter().map(row).collect::<Vec<_>>(), "rows_left_out": answer.left_out,
+        "smallest_set": answer.is_smallest,
     });
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
@@ -124,12 +133,10 @@ pub fn html(answer: &Answer) -> String {
             page.raw("</tr>\n");
         }
         page.raw("</tbody></table></div>");
-        if answer.left_out > 0 {
-            page.leaf(
-                "p",
-                "hint",
-                &format!("{} more with --top", units::plural(answer.left_out as u64, "row")),
-            );
+        let more = (answer.left_out > 0)
+            .then(|| format!("{} more with --top", units::plural(answer.left_out as u64, "row")));
+        for hint in not_smallest(answer).into_iter().chain(more) {
+            page.leaf("p", "hint", &hint);
         }
         page.raw("</section>\n");
     }
@@ -166,6 +173,24 @@ mod tests {
         let narrow = text(&answer(), 60, Paint::PLAIN);
         assert!(narrow.contains("columns more in a wider terminal"), "{narrow}");
         assert!(narrow.lines().skip(3).take(2).all(|line| line.chars().count() <= 60), "{narrow}");
+    }
+
+    #[test]
+    fn a_set_that_may_not_be_the_smallest_is_said_to_be_so() {
+        const WORDS: &str = "these 2 hops may not be the smallest set that explains the figures";
+        let all = |is_smallest| {
+            let answer = Answer { is_smallest, ..answer() };
+            let document: Value = serde_json::from_str(&json(&answer).unwrap()).unwrap();
+            (document["smallest_set"].clone(), [text(&answer, 200, Paint::PLAIN), html(&answer)])
+        };
+        let (of_json, of_pages) = all(Some(false));
+        assert_eq!(of_json, false);
+        assert!(of_pages.iter().all(|page| page.contains(WORDS)), "{of_pages:?}");
+        for (is_smallest, expected) in [(Some(true), Value::Bool(true)), (None, Value::Null)] {
+            let (of_json, of_pages) = all(is_smallest);
+            assert_eq!(of_json, expected);
+            assert!(!of_pages.iter().any(|page| page.contains("smallest")), "{of_pages:?}");
+        }
     }
 
     #[test]

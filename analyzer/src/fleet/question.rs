@@ -112,7 +112,7 @@ pub enum Question {
     /// Host, link with its switch port, switch, path, rail or plane that is slower than the median of its job:
     /// latency, CE, retransmission
     Slow,
-    /// A small set of links, hosts, switches and paths that explains the losses: of up to four hops the smallest
+    /// Smallest set of links, hosts, switches and paths that explains the losses, or a small one if that is not proven
     Loss,
     /// Uneven load of parallel links, rails, planes and the links of a pair of switches
     Balance,

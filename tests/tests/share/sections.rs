@@ -111,8 +111,12 @@ fn the_latencies_of_the_page_are_those_of_the_report() {
     for name in ["k1_ecmp_ring.uA0.pcap.gz", "b2_read.h0.pcap"] {
         let (page, report) = both(&[capture(name)]);
         let html = section(&page, "latency");
-        let flows: Vec<&Value> =
-            report["flows"].as_array().unwrap().iter().filter(|flow| flow["latency_ns"].is_object()).collect();
+        let flows: Vec<&Value> = report["flows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|flow| flow["latency_ns"].is_object())
+            .collect();
         assert!(!flows.is_empty() && flows.len() <= 20, "{name}: {} flows", flows.len());
         // The flows with their samples, and percentiles where there are enough samples.
         let (of_flows, of_classes) = html.split_once("</table>").unwrap();
