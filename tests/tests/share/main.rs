@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
+mod joined;
 mod offloaded;
 #[cfg(feature = "live")]
 mod sections;
@@ -474,44 +475,6 @@ fn perfetto_reads_every_entry_of_a_trace() {
     // What is wrong it counts: the second slice ends after the one around it.
     let wrong = r#"[{"ph":"X","pid":1,"tid":1,"ts":0,"dur":10,"name":"a"},{"ph":"X","pid":1,"tid":1,"ts":5,"dur":10,"name":"b"}]"#;
     assert_ne!(in_perfetto(&engine, wrong)[0], "", "an error");
-}
-
-/// A trace in the form of PyTorch's profiler, whose times count from `baseTimeNanoseconds`, is moved as docs/report.md
-/// says and merged: Perfetto reads both, and the collective lies on the packets that it caused.
-#[test]
-fn a_trace_joins_with_that_of_pytorch() {
-    const TEST: &str = "a_trace_joins_with_that_of_pytorch";
-    if !chromium_or_skip(TEST) {
-        return;
-    }
-    let Some(engine) = perfetto_or_skip(TEST) else { return };
-    let mut trace: Value =
-        serde_json::from_str(&printed(&[capture("e1_loss1.h1.pcap.gz")], "trace")).unwrap();
-    let other: Value = json!({
-        "schemaVersion": 1,
-        "baseTimeNanoseconds": 1_795_239_717_000_000_000_u64,
-        "traceEvents": [
-            { "ph": "M", "name": "process_name", "pid": 4242, "tid": 0, "ts": 0.0, "args": { "name": "python3" } },
-            { "ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "pid": 0, "tid": 7,
-              "ts": 238_400.5, "dur": 1_317_000.25, "args": { "stream": 7 } },
-        ],
-    });
-    let base_us = other["baseTimeNanoseconds"].as_f64().unwrap() / 1e3;
-    let mut moved = other["traceEvents"].as_array().unwrap().clone();
-    for entry in &mut moved {
-        entry["ts"] = json!(entry["ts"].as_f64().unwrap() + base_us);
-    }
-    let (start, end) = (moved[1]["ts"].as_f64().unwrap(), moved[1]["dur"].as_f64().unwrap());
-    let all = trace["traceEvents"].as_array_mut().unwrap();
-    let messages = all.iter().filter(|entry| entry["args"]["first_psn"].is_u64());
-    let within = |entry: &&Value| (start..start + end).contains(&entry["ts"].as_f64().unwrap());
-    let (inside, outside): (Vec<&Value>, Vec<&Value>) = messages.partition(within);
-    assert!(inside.len() > 10 && outside.is_empty(), "{} {}", inside.len(), outside.len());
-    let alone = in_perfetto(&engine, &json!({ "traceEvents": all }).to_string());
-    all.append(&mut moved);
-    let merged = in_perfetto(&engine, &trace.to_string());
-    let more = |at: usize| merged[at].parse::<u64>().unwrap() - alone[at].parse::<u64>().unwrap();
-    assert_eq!((merged[0].as_str(), more(1), more(2), more(4)), ("", 1, 0, 1), "{alone:?} {merged:?}");
 }
 
 /// Messages are slices whose lengths are within the latencies of their flows, and none is lost uncounted.

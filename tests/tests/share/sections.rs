@@ -105,41 +105,40 @@ fn the_matrix_of_the_page_has_the_pairs_of_the_report() {
     assert_eq!(packets, number(&report["totals"]["roce_packets"]), "all packets are in a cell");
 }
 
+/// Holds the rows of the flows against the report: their samples, medians and longest.
+fn check_flows(html: &str, flows: &[&Value], name: &str) {
+    let body = html.split_once("<tbody>").unwrap().1;
+    let shown: BTreeMap<String, Vec<String>> = elements(body, "tr")
+        .into_iter()
+        .map(|(_, row)| {
+            let mut cells = texts(row, "td");
+            (cells.remove(0), cells)
+        })
+        .collect();
+    assert_eq!(shown.len(), flows.len(), "{name}");
+    let whole = |value: &Value| value.as_str().unwrap().to_owned();
+    for flow in flows {
+        let key = format!("{} → {} QP {}", whole(&flow["src"]), whole(&flow["dst"]), flow["dest_qp"]);
+        let (cells, latency) = (&shown[&key], &flow["latency_ns"]);
+        assert_eq!(cells[0], units::count(number(&latency["count"])), "{name}: {key}");
+        assert_eq!(cells[1], units::duration(number(&latency["p50"])), "{name}: {key}");
+        assert_eq!(cells[4], units::duration(number(&latency["max"])), "{name}: {key}");
+    }
+}
+
 #[test]
 fn the_latencies_of_the_page_are_those_of_the_report() {
     let mut classes_seen = 0;
     for name in ["k1_ecmp_ring.uA0.pcap.gz", "b2_read.h0.pcap"] {
         let (page, report) = both(&[capture(name)]);
-        let html = section(&page, "latency");
-        let flows: Vec<&Value> = report["flows"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|flow| flow["latency_ns"].is_object())
-            .collect();
+        let all = report["flows"].as_array().unwrap();
+        let flows: Vec<&Value> = all.iter().filter(|flow| flow["latency_ns"].is_object()).collect();
         assert!(!flows.is_empty() && flows.len() <= 20, "{name}: {} flows", flows.len());
-        // The flows with their samples, and percentiles where there are enough samples.
-        let (of_flows, of_classes) = html.split_once("</table>").unwrap();
-        let shown: BTreeMap<String, Vec<String>> = elements(of_flows.split_once("<tbody>").unwrap().1, "tr")
-            .into_iter()
-            .map(|(_, row)| {
-                let mut cells = texts(row, "td");
-                (cells.remove(0), cells)
-            })
-            .collect();
-        assert_eq!(shown.len(), flows.len(), "{name}");
-        let whole = |value: &Value| value.as_str().unwrap().to_owned();
-        for flow in &flows {
-            let key = format!("{} → {} QP {}", whole(&flow["src"]), whole(&flow["dst"]), flow["dest_qp"]);
-            let (cells, latency) = (&shown[&key], &flow["latency_ns"]);
-            assert_eq!(cells[0], units::count(number(&latency["count"])), "{name}: {key}");
-            assert_eq!(cells[1], units::duration(number(&latency["p50"])), "{name}: {key}");
-            assert_eq!(cells[4], units::duration(number(&latency["max"])), "{name}: {key}");
-        }
+        let (of_flows, of_classes) = section(&page, "latency").split_once("</table>").unwrap();
+        check_flows(of_flows, &flows, name);
         // The distributions over all flows, by class and by operation.
         let sum = |part: &str, class: &str| -> u64 {
-            let counts = report["flows"].as_array().unwrap().iter().map(|flow| &flow[part][class]["count"]);
-            counts.filter_map(Value::as_u64).sum()
+            all.iter().filter_map(|flow| flow[part][class]["count"].as_u64()).sum()
         };
         let mut of_all = 0;
         let mut titles = texts(of_classes, "h3").into_iter();
