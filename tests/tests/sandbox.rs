@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use rocescope_tests::live::wire::World;
 use rocescope_tests::live::{frames, root_or_skip};
 use rocescope_tests::needs::there_or_skip;
 use rocescope_tests::oracle::binary;
+use rustix::process::Signal;
 
 /// The threads of a program, once all of them have their final rights.
 fn settled(program: &Program, wanted: impl Fn(&Thread) -> bool) -> Vec<Thread> {
@@ -78,6 +79,79 @@ fn the_threads_of_live_keep_what_their_sources_need_and_nothing_else() {
             "a sandbox feature is missing on this kernel: {}",
             ended.err
         );
+    }
+}
+
+/// The set of these.
+fn set(all: &[Capability]) -> Capabilities {
+    Capabilities(all.iter().fold(0, |bits, one| bits | 1 << (*one as u32)))
+}
+
+/// A program with settings of NCCL that belongs to neither root nor nobody.
+fn of_another_user() -> Killed {
+    let mut command = Command::new("sleep");
+    command.arg("600").env("NCCL_DEBUG", "INFO");
+    std::os::unix::process::CommandExt::uid(&mut command, 12_345);
+    Killed(command.spawn().unwrap())
+}
+
+/// The only dump below a folder.
+fn dump_in(folder: &Path) -> PathBuf {
+    let all = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut dumps = all.filter(|path| path.join("why.json").is_file());
+    let dump = dumps.next().unwrap();
+    assert!(dumps.next().is_none());
+    dump
+}
+
+/// What writes dumps has the right to write, what reads the host that to read, and what starts the user's program all
+/// that it was given.
+#[test]
+fn each_thread_of_the_flight_recorder_keeps_what_it_needs() {
+    if !root_or_skip("each_thread_of_the_flight_recorder_keeps_what_it_needs") {
+        return;
+    }
+    let reading = set(&[Capability::SysPtrace, Capability::DacReadSearch, Capability::SysAdmin]);
+    let other = of_another_user();
+    let live = &["live", "-i", "near0", "--output", "jsonl"][..];
+    let export = &["export", "--listen", "127.0.0.1:0", "-i", "near0"];
+    for (command, more) in [(live, &[][..]), (export, &[]), (export, &["--on-cmd", "/bin/true"])] {
+        let folder = tempfile::tempdir().unwrap();
+        let dumps = folder.path().join("dumps");
+        let keep = ["--keep", "1m", "--post", "0s", "--dump-dir", dumps.to_str().unwrap()];
+        let (world, mut link) = World::with_link(1500).unwrap();
+        let how = Start { netns: Some(&world.near), ..Start::default() };
+        let program = Program::watching(how, &[command, &keep, more].concat()).unwrap();
+        link.receive(&frames::sends(3, 5)).unwrap();
+        let all = settled(&program, |thread| is_confined(thread) || thread.name == "on-cmd");
+        let sets = |name: &str| {
+            let thread = all.iter().find(|thread| thread.name == name)?;
+            Some([thread.permitted, thread.effective, thread.bounding])
+        };
+        assert_eq!(sets("dumps"), Some([Capabilities(0); 3]), "{all:?}");
+        assert_eq!(sets("doctor"), Some([reading; 3]), "{all:?}");
+        assert_eq!(sets("on-cmd").is_some(), !more.is_empty(), "{all:?}");
+        for thread in &all {
+            let may = thread.name == "on-cmd";
+            assert!(may || is_confined(thread), "{all:?}");
+            // Dumps belong to root.
+            assert!(may || (thread.user == 0) == (thread.name == "dumps"), "{all:?}");
+        }
+        program.signal(Signal::USR1).unwrap();
+        program.wait_for_message(|text| text.contains("dump written to ").then_some(())).unwrap();
+        let page = std::fs::read(dump_in(&dumps).join("doctor.json")).unwrap();
+        let page: serde_json::Value = serde_json::from_slice(&page).unwrap();
+        // Facts that need root, of the start and of the time of the dump.
+        assert_eq!(page["host"]["kernel"]["root"], true, "{page:#}");
+        let processes = page["host"]["processes"].as_array().unwrap();
+        assert!(processes.iter().any(|process| process["pid"] == other.0.id()), "{page:#}");
+        let ended = program.interrupt().unwrap();
+        assert!(ended.status.success() && !ended.err.contains("privileges:"), "{ended:?}");
+        if command != live {
+            assert!(ended.err.contains("; doctor: CAP_SYS_PTRACE ("), "{}", ended.err);
+            let all = "; on-cmd: all that it was given (--on-cmd starts /bin/true)";
+            assert_eq!(ended.err.contains(all), !more.is_empty(), "{}", ended.err);
+        }
     }
 }
 

@@ -105,9 +105,9 @@ pub(super) fn serve(mut args: ExportArgs, beside: AgentParts) -> Result<()> {
     folders.extend(beside.folder.clone());
     let mut config = source(args.source, netns, &view, &views)?;
     config.events_to_view = settings.is_some() || beside.recorder.is_some() || takes_views(&listeners);
-    let running = live::start(config)?;
-    let Running { mut feed, thread, hooks, interfaces, kept, .. } = running;
+    let Running { mut feed, thread, hooks, interfaces, mut kept, .. } = live::start(config)?;
     let dumps = settings.as_ref().map(Dumps::start).transpose()?;
+    kept.extend(dumps.iter().flat_map(Dumps::kept));
     // The sandbox allows no further sockets.
     let systemd = Systemd::of_env();
     let reads = beside.config.iter().cloned().chain(web.iter().flat_map(Web::reads));

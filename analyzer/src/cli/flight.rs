@@ -1,5 +1,6 @@
 //! The flight recorder between a live source and its view.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
@@ -7,20 +8,22 @@ use std::thread::JoinHandle;
 use anyhow::{Context as _, Result};
 use signal_hook::consts::SIGUSR1;
 
-use crate::doctor::{self, Page};
+use crate::doctor::{self, Page, Privileged};
 use crate::flight::dump::Dump;
 use crate::flight::recorder::{Recorder, Requests};
-use crate::flight::{Settings, tee, writer};
+use crate::flight::{Settings, aside, tee, writer};
+use crate::host::kernel::Capability;
 use crate::host::read::HostRoot;
 use crate::host::read::queries::Kernel;
 use crate::record::collect::Origin;
 use crate::report;
+use crate::sandbox::plan::Files;
+use crate::sandbox::{self, Plan};
 use crate::source::feed::{self, Feed, SourceEnd};
 use crate::util::notice::say;
 
-/// The thread that writes dumps. It reads the whole host for doctor's page and starts the user's program, so it starts
-/// before privileges are dropped and keeps them. What a dump has of packets is read by a thread of its own, which has
-/// none.
+/// The threads of dumps, which start before privileges are dropped: that which writes them, that which reads the host
+/// for doctor's page, and that which starts the user's program.
 pub(super) struct Dumps {
     settings: Settings,
     sender: SyncSender<Dump>,
@@ -31,11 +34,40 @@ pub(super) struct Dumps {
 
 impl Dumps {
     pub(super) fn start(settings: &Settings) -> Result<Self> {
+        const NO_THREAD: &str = "cannot start the threads that write dumps";
         let (end, view) = feed::channel();
-        let (sender, writing) = writer::start(settings.clone(), Box::new(facts), end.updates.clone())
-            .context("cannot start the thread that writes dumps")?;
+        // Read here, while there are privileges: they are among these facts.
+        let earlier = HostRoot::here().ok().map(|root| Privileged::read(&root));
+        let prepare = move || {
+            sandbox::confine(&needs());
+            move |()| facts(earlier.as_ref())
+        };
+        let page = aside::start("doctor", prepare).context(NO_THREAD)?;
+        let page = Box::new(move || page(()).flatten());
+        let (sender, writing) =
+            writer::start(settings.clone(), page, end.updates.clone()).context(NO_THREAD)?;
         Ok(Self { settings: settings.clone(), sender, writing, end, view })
     }
+
+    /// What the threads keep, one sentence for each that keeps any. Call it before privileges are given up.
+    pub(super) fn kept(&self) -> Vec<String> {
+        let program = self.settings.command.as_deref().map(Path::display);
+        let program = program.map(|program| format!("all that it was given (--on-cmd starts {program})"));
+        sandbox::kept_by([
+            ("dumps", sandbox::kept(&writer::needs(&self.settings.folder))),
+            ("doctor", sandbox::kept(&needs())),
+            ("on-cmd", program.into_iter().collect()),
+        ])
+    }
+}
+
+/// Rights of the thread that reads the host for doctor's page.
+fn needs() -> Plan {
+    const WHY: &str = "doctor's page in a dump: settings of NCCL of all processes";
+    Plan { netlink: true, files: Files::OfProcesses, ..Plan::parser() }
+        .keeping(Capability::SysPtrace, WHY)
+        .keeping(Capability::DacReadSearch, "the same, and debugfs")
+        .reading_sysfs()
 }
 
 /// A running recorder.
@@ -78,7 +110,9 @@ pub(super) fn announce(settings: &Settings) {
 }
 
 /// Doctor's page of this host.
-fn facts() -> Option<String> {
+fn facts(earlier: Option<&Privileged>) -> Option<String> {
+    #[cfg(feature = "test-clock")]
+    crate::util::hijack::here("facts");
     let root = HostRoot::here().ok()?;
-    Page::of(doctor::collect(&root, &Kernel)).json().ok()
+    Page::of(doctor::collect_with(&root, &Kernel, earlier)).json().ok()
 }

@@ -62,6 +62,7 @@ pub(super) fn live(args: LiveArgs, color: Color) -> Result<()> {
     let mut running = live::start(config)?;
     let mut flight = None;
     let dumps = settings.as_ref().map(Dumps::start).transpose()?;
+    running.kept.extend(dumps.iter().flat_map(Dumps::kept));
     let notes = confine::live(views.tui.is_some(), &running.sandbox, &running.kept);
     if let Some((dumps, settings)) = dumps.zip(settings) {
         flight::announce(&settings);

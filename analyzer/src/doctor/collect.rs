@@ -23,17 +23,50 @@ use crate::host::rdma::settings::{DeviceFiles, RoceSettings};
 use crate::host::rdma::vocabulary;
 use crate::host::read::queries::Queries;
 use crate::host::read::sysfs::{self, Hardware};
-use crate::host::read::{HostRoot, UnreadReasons};
+use crate::host::read::{HostRoot, Reason, UnreadReasons};
+
+/// Facts that need privileges and stay the same while a program runs, for readings after it has given these up.
+#[derive(Clone, Debug)]
+pub struct Privileged {
+    kernel: KernelState,
+    /// Reasons for what is missing in it.
+    unread: Vec<Reason>,
+    /// Redirecting bridges by RDMA device, of those whose configuration space can be read.
+    redirecting: BTreeMap<String, Vec<String>>,
+}
+
+impl Privileged {
+    /// Reads them below `root`.
+    #[must_use]
+    pub fn read(root: &HostRoot) -> Self {
+        let mut unread = UnreadReasons::new();
+        let kernel = kernel_state(root, &mut unread);
+        let bridges = |device: rdma::RdmaDevice| {
+            let class = format!("/sys/class/infiniband/{}", device.name);
+            let address = pci::address_behind(root, &format!("{class}/device"))?;
+            // Of what is missing, a later reading notes the reason.
+            let mut unread = UnreadReasons::new();
+            let device_on_bus = PciDevice::read(root, &address, &mut unread);
+            Some((device.name, pci::redirecting_bridges(root, &device_on_bus, &mut unread)?))
+        };
+        let redirecting = rdma::list(root.sys()).into_iter().filter_map(bridges).collect();
+        Self { kernel, unread: unread.into_reasons(), redirecting }
+    }
+}
 
 /// Collects the facts of the host whose files are below `root` and whose kernel is queried through `kernel`.
 #[must_use]
 pub fn collect(root: &HostRoot, kernel: &dyn Queries) -> HostFacts {
+    collect_with(root, kernel, None)
+}
+
+/// The same in a thread without privileges, for which `earlier` has what it cannot read.
+#[must_use]
+pub fn collect_with(root: &HostRoot, kernel: &dyn Queries, earlier: Option<&Privileged>) -> HostFacts {
     let mut unread = UnreadReasons::new();
-    let mut facts = HostFacts {
-        kernel: kernel_state(root, &mut unread),
-        gpudirect: gpudirect(root, &mut unread),
-        ..HostFacts::default()
-    };
+    let state = earlier.map_or_else(|| kernel_state(root, &mut unread), |earlier| earlier.kernel.clone());
+    let mut facts =
+        HostFacts { kernel: state, gpudirect: gpudirect(root, &mut unread), ..HostFacts::default() };
     let devices = rdma::list(root.sys());
     if devices.is_empty() {
         no_devices(root, &mut unread);
@@ -53,7 +86,8 @@ pub fn collect(root: &HostRoot, kernel: &dyn Queries) -> HostFacts {
     for device in &devices {
         unread.about(&device.name);
         let known = known.get(&device.name);
-        let read = read_device(root, kernel, device, known, &facts.interfaces, &mut unread);
+        let redirecting = earlier.and_then(|earlier| earlier.redirecting.get(&device.name));
+        let read = read_device(root, kernel, (device, redirecting), known, &facts.interfaces, &mut unread);
         facts.devices.push(read);
     }
     facts.gpus = pci::gpus(root, &mut unread);
@@ -61,7 +95,8 @@ pub fn collect(root: &HostRoot, kernel: &dyn Queries) -> HostFacts {
     let processes = nccl::processes(root, !devices.is_empty(), &mut unread);
     facts.ras_listens = local::listens(root, PORT);
     (facts.processes, facts.processes_unreadable) = (processes.found, processes.unreadable);
-    facts.unread = unread.into_reasons();
+    let before = earlier.map_or_else(Vec::new, |earlier| earlier.unread.clone());
+    facts.unread = before.into_iter().chain(unread.into_reasons()).collect();
     if facts.kernel.root == Some(true) {
         for remedy in facts.unread.iter_mut().filter_map(|reason| reason.remedy.as_mut()) {
             if remedy == AS_ROOT {
@@ -286,7 +321,7 @@ fn read_hardware(
 fn read_device(
     root: &HostRoot,
     kernel: &dyn Queries,
-    device: &rdma::RdmaDevice,
+    (device, redirecting): (&rdma::RdmaDevice, Option<&Vec<String>>),
     known: Option<&nldev::Device>,
     interfaces: &[InterfaceFacts],
     unread: &mut UnreadReasons,
@@ -323,7 +358,8 @@ fn read_device(
             .and_then(|known| known.firmware.clone())
             .or_else(|| if software { None } else { unread.text(root, &format!("{class}/fw_ver")) }),
         verbs: opens(root, name),
-        acs_redirect: pci.as_ref().and_then(|pci| pci::redirecting_bridges(root, pci, unread)),
+        acs_redirect: (redirecting.cloned())
+            .or_else(|| pci::redirecting_bridges(root, pci.as_ref()?, unread)),
         queue_pairs: known.and_then(|known| {
             let answers = unread.keep(kernel.rdma(Query::QueuePairs(known.index)))?;
             Some(answers.iter().map(|answer| nldev::queue_pairs(answer).len()).sum())

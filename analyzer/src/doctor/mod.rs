@@ -26,7 +26,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use check::{Check, Status};
-pub use collect::collect;
+pub use collect::{Privileged, collect, collect_with};
 pub use contexts::ask_contexts;
 use facts::HostFacts;
 use layers::Layer;

@@ -6,9 +6,11 @@
 //! | [`ring`] | rows of the last minutes in sealed blocks, and packet headers; bounded; pure |
 //! | [`recorder`] | follows samples and triggers dumps; pure but for the channel to the writer |
 //! | [`dump`] | the folder of a dump |
-//! | [`writer`] | the thread that writes dumps, removes old ones and runs the command |
+//! | [`writer`] | the thread that writes dumps and removes old ones; the one that runs the command |
+//! | [`aside`] | threads that do one task for the writer, with the rights of that task |
 //! | [`tee`] | the thread between a source and its view |
 
+pub mod aside;
 pub mod dump;
 pub mod pattern;
 pub mod recorder;

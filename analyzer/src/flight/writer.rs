@@ -1,4 +1,5 @@
-//! The thread that writes dumps, so that neither counting nor the view waits for a disk.
+//! The thread that writes dumps, so that neither counting nor the view waits for a disk. It reads what packets had, and
+//! has no rights but to write to the folder of dumps; what needs more is done by threads beside it.
 
 use std::fs;
 use std::io;
@@ -9,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::Settings;
+use super::aside::{self, Aside};
 use super::dump::{self, Dump, PARTIAL, PREFIX, WHY, Written};
 #[cfg(target_os = "linux")]
 use crate::sandbox::{self, Plan};
@@ -24,8 +26,17 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Produces doctor's page as JSON.
 pub type Facts = Box<dyn Fn() -> Option<String> + Send>;
+/// Runs the user's program with the folder of a dump.
+type Run = Aside<PathBuf, io::Result<()>>;
 
-/// Starts the thread. It ends when all senders are dropped and the last dump is written.
+/// Rights of the thread.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn needs(folder: &Path) -> Plan {
+    Plan { tree: true, ..Plan::of_files(Vec::new(), vec![folder.to_owned()]) }
+}
+
+/// Starts the thread, and makes the folder of dumps. It ends when all senders are dropped and the last dump is written.
 ///
 /// # Errors
 /// If the thread cannot be started.
@@ -34,9 +45,24 @@ pub fn start(
     facts: Facts,
     notices: mpsc::SyncSender<Update>,
 ) -> io::Result<(mpsc::SyncSender<Dump>, JoinHandle<()>)> {
+    // Here, since its parent is not among the folders of the sandbox.
+    if let Err(error) = dump::folder(&settings.folder) {
+        say(&format!(
+            "no dump can be written: cannot make {}: {}; choose another --dump-dir",
+            settings.folder.display(),
+            limit::words(&error.to_string())
+        ));
+    }
+    let run = settings.command.clone().map(|program| {
+        // Its program has the user's rights, so that this thread gives up none. It reads nothing.
+        aside::start("on-cmd", move || move |folder: PathBuf| run(&program, &folder, COMMAND_TIME))
+    });
+    let run: Option<Run> = run.transpose()?;
     // One dump being written, and one queued.
     let (sender, dumps) = mpsc::sync_channel::<Dump>(1);
     let thread = std::thread::Builder::new().name("dumps".to_owned()).spawn(move || {
+        #[cfg(target_os = "linux")]
+        sandbox::confine(&needs(&settings.folder));
         // Messages go to the view, which may own the terminal, and to standard error after the view has ended.
         let say = |sentence: &str| {
             if notices.send(Update::Notice(sentence.to_owned())).is_err() {
@@ -44,18 +70,23 @@ pub fn start(
             }
         };
         for dump in dumps {
-            one(&settings, &dump, facts().as_deref(), &say);
+            one(&settings, &dump, facts().as_deref(), run.as_ref(), &say);
         }
     })?;
     Ok((sender, thread))
 }
 
-fn one(settings: &Settings, dump: &Dump, facts: Option<&str>, say: &dyn Fn(&str)) {
+fn one(settings: &Settings, dump: &Dump, facts: Option<&str>, run: Option<&Run>, say: &dyn Fn(&str)) {
     let why = dump.reasons.first().map_or("", |reason| reason.title.as_str());
     let (written, pruned) = match write(settings, dump, facts) {
         Ok(done) => done,
         Err(error) => {
             let folder = settings.folder.display();
+            if !settings.folder.is_dir() {
+                return say(&format!(
+                    "no dump of \"{why}\": {folder} does not exist; make it and start rocescope again"
+                ));
+            }
             let remedy = match error.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free space, or ",
                 _ => "",
@@ -80,35 +111,25 @@ fn one(settings: &Settings, dump: &Dump, facts: Option<&str>, say: &dyn Fn(&str)
         }
         Err(error) => say(&format!("cannot remove an old dump: {error}")),
     }
-    if let Some(program) = &settings.command
-        && let Err(error) = run(program, &written.folder, COMMAND_TIME)
+    if let Some((program, run)) = settings.command.as_ref().zip(run)
+        && let Some(Err(error)) = run(written.folder)
     {
         say(&format!("--on-cmd {}: {error}", program.display()));
     }
 }
 
-/// Writes the dump, and removes old ones, without the rights of the caller: samples and headers of packets are from the
-/// network.
+/// Writes the dump, and removes old ones.
 fn write(
     settings: &Settings,
     dump: &Dump,
     facts: Option<&str>,
 ) -> io::Result<(Written, io::Result<Vec<PathBuf>>)> {
     let folder = &settings.folder;
-    // Where nothing is limited yet: its parent is not among the folders of the sandbox.
+    // It may have been removed.
     dump::folder(folder)?;
-    let work = || {
-        let written = dump::write(dump, folder, facts)?;
-        let pruned = prune(folder, settings.most, &written.folder);
-        Ok((written, pruned))
-    };
-    #[cfg(target_os = "linux")]
-    return {
-        let plan = Plan { tree: true, ..Plan::of_files(Vec::new(), vec![folder.clone()]) };
-        sandbox::alone("dump", &plan, work)?
-    };
-    #[cfg(not(target_os = "linux"))]
-    work()
+    let written = dump::write(dump, folder, facts)?;
+    let pruned = prune(folder, settings.most, &written.folder);
+    Ok((written, pruned))
 }
 
 /// Removes the oldest dumps beyond `most`, and returns their paths. Folders that are not dumps stay, and so does the

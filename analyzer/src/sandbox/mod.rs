@@ -86,7 +86,24 @@ fn wait_for<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> io::Result<
 /// none when nothing is given up.
 #[must_use]
 pub fn kept(plan: &Plan) -> Vec<String> {
-    if is_off() { Vec::new() } else { rights::kept(plan) }
+    if is_off() { Vec::new() } else { rights::kept(&whole(plan).1) }
+}
+
+/// The same for several threads, one sentence for each that keeps any.
+#[must_use]
+pub fn kept_by<'a>(threads: impl IntoIterator<Item = (&'a str, Vec<String>)>) -> Vec<String> {
+    let all = threads.into_iter().filter(|(_, kept)| !kept.is_empty());
+    all.map(|(thread, kept)| format!("{thread}: {}", kept.join(", "))).collect()
+}
+
+/// The user that a thread of `plan` changes to, `None` to stay, and the plan with what root, who stays, needs besides.
+fn whole(plan: &Plan) -> (Option<rights::User>, Plan) {
+    let user = rights::user(plan);
+    let mut plan = plan.clone();
+    if user.is_none() {
+        plan.keep.extend(rights::of_others(&plan));
+    }
+    (user, plan)
 }
 
 /// True if nothing is given up (`--no-sandbox`).
@@ -149,11 +166,7 @@ pub fn enter(plan: &Plan) -> State {
     }
     error::note_user();
     let mut state = State::default();
-    let user = rights::user(plan);
-    let mut plan = plan.clone();
-    if user.is_none() {
-        plan.keep.extend(rights::of_others(&plan));
-    }
+    let (user, plan) = whole(plan);
     let plan = &plan;
     // Rules name files, which the privileges may be needed to reach.
     files::limit(plan, &mut state);

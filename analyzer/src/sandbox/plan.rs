@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::host::kernel::{self, Capability};
+use crate::host::read::sysfs::SysRoot;
 
 /// The needs of a thread, and of those that it starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,6 +115,16 @@ impl Plan {
             Some(_) => plan.keeping(Capability::SysAdmin, "the same: kernel.perf_event_paranoid is above 2"),
             None => plan,
         }
+    }
+
+    /// Of a thread that reads `/sys` more than once, which may show another network namespace than its own.
+    #[must_use]
+    pub fn reading_sysfs(self) -> Self {
+        if SysRoot::needs_mount() {
+            let plan = Self { sysfs: true, ..self };
+            return plan.keeping(Capability::SysAdmin, "sysfs of a network namespace");
+        }
+        self
     }
 
     /// The capabilities that stay, for people: `CAP_NET_ADMIN (the NIC's own context of queue pairs)`.

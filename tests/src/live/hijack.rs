@@ -32,6 +32,7 @@ const PLACES: &[&str] = &[
     "publisher",
     "http",
     "dump",
+    "facts",
     "clickhouse",
     "journal",
 ];

@@ -2,6 +2,7 @@
 
 use super::{dcb as dcb_answer, *};
 use crate::doctor::facts::KernelState;
+use crate::doctor::{Privileged, collect_with};
 use crate::host::net::dcb;
 
 /// Root, an ordinary user, and root without capabilities.
@@ -263,6 +264,26 @@ fn acs_between_nic_and_gpu_differs_from_acs_above_both() {
     let config = "sys/devices/pci0000:3a/0000:3a:00.0/config hex 00*256 0d 00 01 00 00 00 1d 00 00*8";
     let read = page(MLX5, config);
     assert_eq!(read.host.devices[0].acs_redirect.as_deref(), Some(&["0000:3a:00.0".to_owned()][..]));
+}
+
+/// As a dump has it: root at the start of the run, and a thread without privileges later.
+#[test]
+fn what_needs_privileges_is_of_the_start_and_everything_else_of_now() {
+    const CONFIG: &str = "sys/devices/pci0000:3a/0000:3a:00.0/config hex";
+    let host = |changes: &str| Recorded::unpack(&format!("{MLX5}\n[]\n{changes}"));
+    let start = host(&format!("{ROOT}\n{CONFIG} 00*256 0d 00 01 00 00 00 1d 00 00*8"));
+    // Without CAP_SYS_ADMIN the kernel returns the first 64 bytes. Global pause is on beside PFC.
+    let now = host(&format!("{USER}\n{CONFIG} 00*64\nanswers/pause/enp59s0np0 = off on on"));
+    let earlier = Privileged::read(&start.root());
+    let facts = collect_with(&now.root(), &now.kernel(), Some(&earlier));
+    let is_of_acs = |facts: &HostFacts| facts.unread.iter().any(|reason| reason.what.contains("(ACS)"));
+    assert_eq!(facts.kernel, collect(&start.root(), &start.kernel()).kernel);
+    assert_eq!(facts.devices[0].acs_redirect.as_deref(), Some(&["0000:3a:00.0".to_owned()][..]));
+    assert!(!is_of_acs(&facts), "{:?}", facts.unread);
+    assert!(Page::of(facts.clone()).is_critical(), "what has changed since the start is not seen");
+    let alone = collect(&now.root(), &now.kernel());
+    assert!(alone.devices[0].acs_redirect.is_none() && is_of_acs(&alone), "{:?}", alone.unread);
+    assert!(alone.kernel.root == Some(false) && facts.kernel.root == Some(true));
 }
 
 #[test]

@@ -16,7 +16,6 @@ use crate::host::kernel::clock::{WallClock, monotonic_ns, now_ns};
 use crate::host::net::listen::LldpSocket;
 use crate::host::read::UnreadReasons;
 use crate::host::read::queries::Host;
-use crate::host::read::sysfs::SysRoot;
 use crate::sandbox;
 use crate::sandbox::plan::Files;
 use crate::source::devices::audit::Audit;
@@ -258,12 +257,7 @@ impl Work {
 
     /// The same, if it probes the kernel or not.
     fn needs_where(&self, is_probing: bool) -> sandbox::Plan {
-        let mut plan = sandbox::Plan { netlink: true, ..sandbox::Plan::parser() };
-        // If /sys shows another network namespace.
-        if SysRoot::needs_mount() {
-            plan = sandbox::Plan { sysfs: true, ..plan }
-                .keeping(Capability::SysAdmin, "sysfs of a network namespace");
-        }
+        let mut plan = sandbox::Plan { netlink: true, ..sandbox::Plan::parser() }.reading_sysfs();
         if self.watch.is_empty() {
             plan.files = if plan.sysfs { Files::ReadOnly } else { Files::Listed };
             plan.read.push("/sys".into());

@@ -52,8 +52,7 @@ impl Prepared {
             Self::Counters(counting) => counting.kept(),
         };
         let own = ("source", sandbox::kept(&self.needs()));
-        let all = [own].into_iter().chain(others).filter(|(_, kept)| !kept.is_empty());
-        all.map(|(thread, kept)| format!("{thread}: {}", kept.join(", "))).collect()
+        sandbox::kept_by([own].into_iter().chain(others))
     }
 }
 
