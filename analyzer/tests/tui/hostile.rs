@@ -1,10 +1,15 @@
-//! Names from packets, processes, pods, switches and files, on every screen: none of their control characters is drawn.
+//! Names from packets, processes, pods, switches and files, on every screen and in printed reports: none of their
+//! control characters is shown.
 
 use super::*;
-use rocescope::entity::devices::{Devices, PortSample, QpSample, SourceSample};
+use rocescope::entity::devices::{Devices, PortSample, QpSample, Setting, SourceSample};
+use rocescope::entity::lives::{Lives, QpEvent};
 use rocescope::entity::owners::QpOwner;
 use rocescope::ethernet::lldp::Neighbour;
+use rocescope::report::{Report, text};
 use rocescope::sample::Sample;
+use rocescope::share::csv;
+use rocescope::util::style::Paint;
 
 /// Sequences that clear the screen, set its title, ring, turn the direction of text, and move the cursor; C1; a line.
 const HOSTILE: &str = "ev\u{1b}[2J\u{1b}]0;x\u{7}\u{202e}\u{2066}\u{9b}1A\r\n\u{8}\u{7f}il";
@@ -67,8 +72,28 @@ fn sample(world: &World, seconds: u64) -> Sample {
         port_description: name("description"),
         ..Neighbour::default()
     };
+    let event = QpEvent {
+        device: named("dev"),
+        port: Some(1),
+        time_ns: sample.time_ns,
+        lqpn: Some(17),
+        event: named("event"),
+        reason: name("reason"),
+        comm: name("caller"),
+        ..QpEvent::default()
+    };
+    let setting = Setting {
+        check: "qos.trust",
+        subject: named("subject"),
+        critical: true,
+        value: name("value"),
+        why: name("why"),
+        change: name("change"),
+    };
     sample.devices = Arc::new(Devices {
         ports: vec![port],
+        settings: vec![setting],
+        lives: Arc::new(Lives { events: vec![event], ..Lives::default() }),
         neighbours: vec![(sample.links[0].name.clone(), neighbour)],
         ..Devices::default()
     });
@@ -116,5 +141,31 @@ fn no_screen_draws_control_characters_of_names() {
     // Hostile ones stand there with a sign in place of each: else nothing was tested.
     for name in ["eth0ev\u{fffd}", "commev\u{fffd}", "podev\u{fffd}", "systemev\u{fffd}"] {
         assert!(shown.contains(name), "{name:?} is on no screen");
+    }
+}
+
+/// As `--output text` and `csv` print them, and what stands below the last page of a live run.
+#[test]
+fn no_report_prints_control_characters_of_names() {
+    let mut options = options().report;
+    options.analysis.filter = Some(named("filter"));
+    let report = Report::build(&sample(&world(), 3), &options);
+    let mut table = Vec::new();
+    csv::write(&report, &mut table).unwrap();
+    let mut pages = vec![String::from_utf8(table).unwrap()];
+    for width in [40, 80, 400] {
+        pages.extend([text::text(&report, width), text::ending(&report, width, Paint::default())]);
+    }
+    for page in &pages {
+        assert!(!page.contains(|c| is_hostile(c) && c != '\n'), "{page:?}");
+    }
+    let (table, page) = (&pages[0], &pages[5]);
+    let of_both = ["eth0", "comm", "pod", "dev"];
+    for name in of_both {
+        assert!(table.contains(&format!("{name}ev\u{fffd}")), "{name} is not in the table:\n{table}");
+    }
+    let of_text = ["in", "filter", "driver", "counter", "event", "reason", "caller", "subject", "change"];
+    for name in of_both.iter().chain(&of_text) {
+        assert!(page.contains(&format!("{name}ev\u{fffd}")), "{name} is not on the page:\n{page}");
     }
 }

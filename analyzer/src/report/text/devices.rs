@@ -242,7 +242,7 @@ fn qp_event(event: &QpEvent) -> String {
         format!(" failed{after}: {}", std::io::Error::from_raw_os_error(errno))
     });
     let reason = event.reason.as_deref().map_or_else(String::new, |why| format!(": {}", plain(why)));
-    format!("{time} {qp}{}{to}{comm}{failed}{reason}", event.event)
+    format!("{time} {qp}{}{to}{comm}{failed}{reason}", plain(&event.event))
 }
 
 fn qps(device: &Device, room: usize) -> Vec<String> {
