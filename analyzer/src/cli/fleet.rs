@@ -43,7 +43,8 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
     let interrupt = matches!(engine, Engine::Program(..)).then(output::Interrupt::catch).transpose()?;
     let stop = || interrupt.as_ref().is_some_and(output::Interrupt::is_set);
     let questions = [args.question.summary(&chosen), question];
-    // A server's answer is read here. A program is started first: no call of the sandbox starts one.
+    // A server's answer is read here. A program is started first: no call of the sandbox starts one. Neither says
+    // before its answer how far it is.
     let answers = if let Engine::Server(server) = &engine {
         confine::fleet(Some(server.port()), args.out.as_deref());
         let _progress = Progress::waiting(format!("asking {engine}"), None);

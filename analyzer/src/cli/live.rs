@@ -12,6 +12,7 @@ use super::{AttachArgs, DemoArgs, LiveArgs, Output, SourceArgs, ViewArgs, Views,
 use crate::cli::confine;
 use crate::cli::flight::{self, Dumps, Flight};
 use crate::cli::output::{self, Interrupt};
+use crate::cli::progress::Progress;
 use crate::flight::recorder::Requests;
 use crate::host::net::hook::HookChoice;
 use crate::host::net::netns::NetNs;
@@ -72,7 +73,7 @@ pub(super) fn live(args: LiveArgs, color: Color) -> Result<()> {
             Flight::start(dumps, running.feed, &report, Requests::default(), origin(None, None, true))?;
         (running.feed, flight) = (feed, Some(started));
     }
-    let shown = show(running, &args.view, views, notes, interrupt, color);
+    let shown = show(running, &args.view, views, notes, interrupt, args.view.common.duration, color);
     if let Some(flight) = flight {
         flight.finish();
     }
@@ -113,6 +114,7 @@ fn attached(socket: PathBuf, view: &ViewArgs, color: Color) -> Result<()> {
         views,
         notes,
         interrupt,
+        view.common.duration,
         color,
     )
 }
@@ -206,7 +208,7 @@ pub(super) fn demo(args: &DemoArgs, color: Color) -> Result<()> {
                 }
             });
         }
-        let shown = show(running, &args.view, views, notes, interrupt, color);
+        let shown = show(running, &args.view, views, notes, interrupt, limit, color);
         over.store(true, Ordering::Relaxed);
         shown
     });
@@ -259,13 +261,15 @@ fn interrupt(view: &ViewArgs) -> Result<Option<Interrupt>> {
     if chosen(view) == Output::Tui { Ok(None) } else { Interrupt::catch().map(Some) }
 }
 
-/// Shows the source until it ends or an interrupt arrives, then waits until everything is detached.
+/// Shows the source until it ends, after `length` if that is known, or an interrupt arrives, then waits until
+/// everything is detached.
 fn show(
     running: Running,
     view: &ViewArgs,
     views: Views,
     notes: confine::Notes,
     interrupt: Option<Interrupt>,
+    length: Option<Duration>,
     color: Color,
 ) -> Result<()> {
     let Running { feed, thread, hooks, interfaces, .. } = running;
@@ -277,6 +281,9 @@ fn show(
             for hook in &hooks {
                 output::say(hook);
             }
+            // Lines of jsonl appear all the time and need no progress line.
+            let length = length.filter(|_| chosen(view) != Output::Jsonl);
+            let _progress = length.and_then(|length| Progress::running("counting packets", length));
             let shown = output::print(&feed, format(chosen(view), color), &sink, &report, &interrupt);
             drop(feed);
             shown

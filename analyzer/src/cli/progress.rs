@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::source::recording::played::{self, Playback};
 use crate::util::layout::plain;
+use crate::util::time::seconds;
 use crate::util::{notice, units};
 
 /// Shorter work shows no progress line.
@@ -44,7 +45,9 @@ impl Progress {
             });
             let reading = format!("reading {}", plain(&names.collect::<Vec<_>>().join(", ")));
             return Self::showing(move |passed| match played::latest() {
-                Some(Playback { began, share: Some(share), .. }) => recorded(share, began.elapsed()),
+                Some(played @ Playback { share: Some(share), .. }) => {
+                    recorded(share, played.length_ns(), played.began.elapsed())
+                }
                 _ => waited(&reading, None, passed),
             });
         };
@@ -63,7 +66,16 @@ impl Progress {
         if !io::stderr().is_terminal() {
             return None;
         }
-        Self::showing(move |passed| waited(&what, most, passed))
+        Self::showing(move |passed| waited(&what, most.map(|most| ("at most ", most)), passed))
+    }
+
+    /// Time of a run of this length, and what is left of it, on standard error. `None` if that is no terminal.
+    #[cfg(feature = "live")]
+    pub(super) fn running(what: &'static str, length: Duration) -> Option<Self> {
+        if !io::stderr().is_terminal() {
+            return None;
+        }
+        Self::showing(move |passed| waited(what, Some(("", length)), passed))
     }
 
     fn showing(mut text: impl FnMut(Duration) -> String + Send + 'static) -> Option<Self> {
@@ -171,15 +183,22 @@ fn positions(paths: &[PathBuf], read: &mut BTreeMap<PathBuf, u64>) {
 }
 
 /// `listening for LLDP, 12 s, at most 23 s left`.
-fn waited(what: &str, most: Option<Duration>, passed: Duration) -> String {
-    let left = most.map(|most| format!(", at most {} s left", most.saturating_sub(passed).as_secs()));
+fn waited(what: &str, length: Option<(&str, Duration)>, passed: Duration) -> String {
+    let left = length.map(|(most, length)| (most, length.saturating_sub(passed).as_secs()));
+    let left = left.map(|(most, left)| format!(", {most}{left} s left"));
     format!("{what}, {} s{}", passed.as_secs(), left.unwrap_or_default())
 }
 
-/// `34 % of the recorded time, 10 s left`.
-fn recorded(share: f64, passed: Duration) -> String {
-    let left = passed.as_secs_f64() * (1.0 - share) / share;
-    let left = if left.is_finite() { format!("{left:.0} s left") } else { "waiting".to_owned() };
+/// `34 % of the recorded time, 120x real time, 10 s left`.
+fn recorded(share: f64, length_ns: u64, passed: Duration) -> String {
+    let passed = passed.as_secs_f64();
+    let (left, rate) = (passed * (1.0 - share) / share, seconds(length_ns) * share / passed);
+    let left = if left.is_finite() && rate.is_finite() {
+        let digits = usize::from(rate < 10.0);
+        format!("{rate:.digits$}x real time, {left:.0} s left")
+    } else {
+        "waiting".to_owned()
+    };
     format!("{:.0} % of the recorded time, {left}", (share * 100.0).floor())
 }
 
@@ -208,18 +227,21 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_has_its_share_of_the_recorded_time_and_the_time_left() {
-        let shown = |share| recorded(share, Duration::from_secs(3));
-        assert_eq!(shown(0.25), "25 % of the recorded time, 9 s left");
+    fn a_recording_has_its_share_of_the_recorded_time_its_rate_and_the_time_left() {
+        let shown = |share| recorded(share, 3_600_000_000_000, Duration::from_secs(3));
+        assert_eq!(shown(0.25), "25 % of the recorded time, 300x real time, 9 s left");
         assert_eq!(shown(0.0), "0 % of the recorded time, waiting");
-        assert_eq!(shown(1.0), "100 % of the recorded time, 0 s left");
+        assert_eq!(shown(1.0), "100 % of the recorded time, 1200x real time, 0 s left");
+        assert_eq!(recorded(0.5, 1, Duration::ZERO), "50 % of the recorded time, waiting");
     }
 
     #[test]
     fn work_of_unknown_size_has_its_time_and_what_is_left_of_its_limit() {
         let seconds = Duration::from_secs;
-        assert_eq!(waited("listening", Some(seconds(35)), seconds(12)), "listening, 12 s, at most 23 s left");
-        assert_eq!(waited("listening", Some(seconds(35)), seconds(40)), "listening, 40 s, at most 0 s left");
+        let most = Some(("at most ", seconds(35)));
+        assert_eq!(waited("listening", most, seconds(12)), "listening, 12 s, at most 23 s left");
+        assert_eq!(waited("listening", most, seconds(40)), "listening, 40 s, at most 0 s left");
+        assert_eq!(waited("counting", Some(("", seconds(35))), seconds(12)), "counting, 12 s, 23 s left");
         assert_eq!(waited("reading a", None, seconds(3)), "reading a, 3 s");
     }
 

@@ -75,6 +75,7 @@ fn live(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
     // Before the start, so that an unwritable folder is reported before anything has to be detached.
     let dir = settings.dir.clone();
     let recorder = start(settings)?;
+    let length = args.common.duration;
     let config = super::live::source(args.source, netns, &view, &views)?;
     let running = crate::source::live::start(crate::source::live::Config { events_to_view: true, ..config })?;
     let crate::source::live::Running { feed, thread, hooks, interfaces, kept, .. } = running;
@@ -85,8 +86,9 @@ fn live(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
         say(hook);
     }
     confine::tell(&kept);
+    let progress = length.and_then(|length| Progress::running("recording", length));
     let ended = run(&feed, recorder, &report, interrupt, &mut |_, _| Ok(()));
-    drop(feed);
+    drop((feed, progress));
     // The source's own end has been reported through the feed.
     let _ = thread.join();
     ended
