@@ -155,6 +155,17 @@ fn every_switch_of_the_values_can_be_on() {
     let values = json!({ "listen": "::", "serviceMonitor": { "enabled": true, "interval": "5s", "labels": { "a": "b" } } });
     let Some(objects) = sound(test, &values) else { return };
     assert_eq!(kinds(&objects), ["DaemonSet", "Service", "ServiceMonitor"]);
+    let of_kind = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
+    let (service, monitor) = (of_kind("Service"), of_kind("ServiceMonitor"));
+    assert_eq!(monitor["metadata"]["labels"]["a"], "b");
+    let endpoint = &monitor["spec"]["endpoints"][0];
+    assert_eq!(
+        (&endpoint["port"], &endpoint["interval"]),
+        (&service["spec"]["ports"][0]["name"], &json!("5s"))
+    );
+    for (name, value) in monitor["spec"]["selector"]["matchLabels"].as_object().unwrap() {
+        assert_eq!(service["metadata"]["labels"][name], *value, "the service is not selected: {service}");
+    }
     read_by_the_program(self::container(&objects));
 }
 
@@ -186,15 +197,23 @@ fn values_that_cannot_work_are_refused_by_name() {
 
 #[test]
 fn a_fault_in_a_template_is_found() {
-    let Some(python) = helm_or_skip("a_fault_in_a_template_is_found") else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let broken = folder.path().join("rocescope");
-    let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/helm/rocescope");
-    assert!(Command::new("cp").arg("-r").args([&whole, &broken]).status().unwrap().success());
-    let file = broken.join("templates/daemonset.yaml");
-    let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, text.replace("readOnlyRootFilesystem:", "readOnlyRoot:")).unwrap();
-    let result = rendered(python, &broken, &json!({}));
-    let said = result["invalid"].to_string();
-    assert!(said.contains("readOnlyRoot"), "{result}");
+    let values = json!({ "listen": "::", "serviceMonitor": { "enabled": true } });
+    for (file, right, wrong, named) in [
+        ("daemonset.yaml", "readOnlyRootFilesystem:", "readOnlyRoot:", "readOnlyRoot"),
+        // A field that the operator does not know, a label that Prometheus refuses, an interval without a unit.
+        ("monitor.yaml", "relabelings:", "relabelConfigs:", "relabelConfigs"),
+        ("monitor.yaml", "targetLabel: node", "targetLabel: node-name", "node-name"),
+        ("monitor.yaml", "{{ .Values.serviceMonitor.interval }}", "\"15\"", "'15'"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let broken = folder.path().join("rocescope");
+        let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/helm/rocescope");
+        assert!(Command::new("cp").arg("-r").args([&whole, &broken]).status().unwrap().success());
+        let file = broken.join("templates").join(file);
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replace(right, wrong)).unwrap();
+        let Some(python) = helm_or_skip("a_fault_in_a_template_is_found") else { return };
+        let result = rendered(python, &broken, &values);
+        assert!(result["invalid"].to_string().contains(named), "{named}: {result}");
+    }
 }

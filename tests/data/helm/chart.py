@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """`chart.py CHART`: renders a chart with the values of standard input (JSON), by Helm; lints it, warnings as errors; and
-validates every object against strict schemas of Kubernetes. Prints JSON: `refused`, or `objects`, `lint` and `invalid`.
+validates every object against strict schemas: of Kubernetes, and of a ServiceMonitor that of this folder. Prints JSON:
+`refused`, or `objects`, `lint` and `invalid`.
 """
 
 import json
 import sys
+from pathlib import Path
 
+import jsonschema
 import kubernetes_validate
 import yaml
 from helm_python import Chart, lint
@@ -15,13 +18,22 @@ from helm_python.errors import HelmValuesError
 KUBERNETES = ["1.25", "1.30", "1.37"]
 
 
+# Kubernetes has schemas of its own objects alone.
+OF_THE_OPERATOR = Path(__file__).with_name("servicemonitor.json")
+
+
 def invalid(thing):
-    if not thing["apiVersion"].startswith("monitoring.coreos.com/"):
-        for version in KUBERNETES:
-            try:
-                kubernetes_validate.validate(thing, version, strict=True)
-            except kubernetes_validate.ValidationError as error:
-                yield f"{version}: {thing['kind']}: {list(error.path)}: {error.message}"
+    kind = thing["kind"]
+    if thing["apiVersion"].startswith("monitoring.coreos.com/"):
+        schema = json.loads(OF_THE_OPERATOR.read_text())
+        for error in jsonschema.Draft202012Validator(schema).iter_errors(thing):
+            yield f"{kind}: {list(error.path)}: {error.message}"
+        return
+    for version in KUBERNETES:
+        try:
+            kubernetes_validate.validate(thing, version, strict=True)
+        except kubernetes_validate.ValidationError as error:
+            yield f"{version}: {kind}: {list(error.path)}: {error.message}"
 
 
 def main():
