@@ -1,13 +1,15 @@
-//! Interfaces in the network namespaces of pods, by address, without entering those namespaces.
+//! Interfaces in the network namespaces of pods: by address, without entering those namespaces, and by kind.
 //!
 //! The interface of an SR-IOV function that a pod was given (Multus, SR-IOV device plugin) is in the pod's network
 //! namespace, where the host does not see it, while its RDMA device stays visible (`rdma system`: shared). The device's
 //! GIDs are the addresses of that interface, and `/proc/PID/net` of the pod's processes lists these.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Container;
+use crate::host::net::interface::{self, InterfaceKind};
+use crate::host::net::netns::NetNs;
 use crate::host::read::HostRoot;
 
 /// Maximum number of network namespaces read.
@@ -33,21 +35,8 @@ impl PodInterfaces {
     #[must_use]
     pub fn read(root: &HostRoot) -> Self {
         let mut found = Self::default();
-        let Ok(own) = root.link_name("/proc/thread-self/ns/net") else { return found };
-        let mut known = BTreeSet::from([own]);
-        let mut pids: Vec<u32> =
-            root.list("/proc").unwrap_or_default().iter().filter_map(|name| name.parse().ok()).collect();
-        pids.sort_unstable();
-        for pid in pids {
-            let Ok(namespace) = root.link_name(&format!("/proc/{pid}/ns/net")) else { continue };
-            if known.len() > MAX_NAMESPACES || known.contains(&namespace) {
-                continue;
-            }
-            // A process of the host may be in it too, to set it up.
-            let Some(pod) = Container::of(root, pid).and_then(|container| container.label()) else {
-                continue;
-            };
-            known.insert(namespace);
+        for (pid, pod) in namespaces(root) {
+            let Some(pod) = pod else { continue };
             for (address, name) in addresses(root, pid) {
                 let interface = PodInterface { pod: pod.clone(), pid, name };
                 let another = |known: &mut Option<PodInterface>| *known = None;
@@ -64,6 +53,48 @@ impl PodInterfaces {
         let first = all.next()?;
         all.all(|other| other.pid == first.pid).then_some(first)
     }
+}
+
+/// The network namespaces of all processes, except that of the calling thread: a process of each, with the label of its
+/// pod if one of them has any.
+fn namespaces(root: &HostRoot) -> Vec<(u32, Option<String>)> {
+    let Ok(own) = root.link_name("/proc/thread-self/ns/net") else { return Vec::new() };
+    let mut found: BTreeMap<String, (u32, Option<String>)> = BTreeMap::new();
+    let mut pids: Vec<u32> =
+        root.list("/proc").unwrap_or_default().iter().filter_map(|name| name.parse().ok()).collect();
+    pids.sort_unstable();
+    for pid in pids {
+        let Ok(namespace) = root.link_name(&format!("/proc/{pid}/ns/net")) else { continue };
+        let known = found.get(&namespace);
+        let is_full = known.is_none() && found.len() >= MAX_NAMESPACES;
+        if namespace == own || is_full || known.is_some_and(|(_, pod)| pod.is_some()) {
+            continue;
+        }
+        // A process of the host may be in it too, to set it up.
+        let pod = Container::of(root, pid).and_then(|container| container.label());
+        if known.is_none() || pod.is_some() {
+            found.insert(namespace, (pid, pod));
+        }
+    }
+    found.into_values().collect()
+}
+
+/// The interfaces of a kind in other network namespaces: a process of each, and its place in words, as `net1 of pod
+/// trainer-0`. A thread enters these namespaces, one after the other, as far as it may (CAP_SYS_ADMIN).
+#[must_use]
+pub fn elsewhere(root: &HostRoot, is_wanted: impl Fn(&InterfaceKind) -> bool + Send) -> Vec<(u32, String)> {
+    let list = move |(pid, pod): (u32, Option<String>)| {
+        NetNs::open(&format!("/proc/{pid}/ns/net")).ok()?.enter().ok()?;
+        let of = pod.map_or_else(|| format!("process {pid}"), |pod| format!("pod {pod}"));
+        let wanted = interface::list().ok()?.into_iter().filter(|interface| is_wanted(&interface.kind));
+        Some(wanted.map(|interface| (pid, format!("{} of {of}", interface.name))).collect::<Vec<_>>())
+    };
+    let all = namespaces(root);
+    std::thread::scope(|scope| {
+        let enter = || all.into_iter().filter_map(list).flatten().collect::<Vec<_>>();
+        let thread = std::thread::Builder::new().name("netns".to_owned()).spawn_scoped(scope, enter);
+        thread.map_or_else(|_| Vec::new(), |thread| thread.join().unwrap_or_default())
+    })
 }
 
 /// The addresses in the network namespace of a process, each with the name of its interface, without those of loopback.
@@ -112,7 +143,7 @@ fn interface_to(routes: &str, address: Ipv4Addr) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::read::testing::tree;
+    use crate::host::read::testing::{root_or_skip, tree};
 
     /// As Linux 6.1 prints it for an interface with 10.9.0.2/24, beside loopback.
     const TRIE: &str = "Main:
@@ -191,6 +222,28 @@ fe80000000000000024211fffe090002 02 40 20 80     net1
         let root = tree(&all);
         let pods = PodInterfaces::read(&HostRoot::at(root.path()));
         assert_eq!(pods.of(&["fe80::242:11ff:fe09:2".parse().unwrap()]), None);
+    }
+
+    /// Loopback stands for a function of a NIC, which no test can make.
+    #[test]
+    fn interfaces_of_a_kind_are_found_where_another_process_is() {
+        if !root_or_skip("interfaces_of_a_kind_are_found_where_another_process_is") {
+            return;
+        }
+        let there = NetNs::anonymous().unwrap();
+        let mut process =
+            there.run(|| std::process::Command::new("sleep").arg("600").spawn()).unwrap().unwrap();
+        let before = NetNs::current().unwrap();
+        let found = |wanted: InterfaceKind| {
+            let all = elsewhere(&HostRoot::here().unwrap(), |kind| *kind == wanted);
+            all.into_iter().find(|(pid, _)| *pid == process.id()).map(|(_, place)| place)
+        };
+        let (loopback, physical) = (found(InterfaceKind::Loopback), found(InterfaceKind::Physical));
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert!(loopback.as_ref().is_some_and(|place| place.starts_with("lo of ")), "{loopback:?}");
+        assert_eq!(physical, None);
+        assert!(NetNs::current().unwrap().is_same(&before), "the calling thread stays where it was");
     }
 
     #[test]

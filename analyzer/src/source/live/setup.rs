@@ -9,8 +9,9 @@ use super::counters_only::CountersOnly;
 use super::source::{Loaded, Source};
 use crate::host::kernel::{Capability, KernelFacts, KernelVersion, PrivilegeNeeds, preflight};
 use crate::host::net::hook::TCX_SINCE;
-use crate::host::net::interface;
+use crate::host::net::interface::{self, InterfaceKind};
 use crate::host::net::select::{self, Chosen, Target};
+use crate::host::process::pods;
 use crate::host::rdma::fwctl::Fwctl;
 use crate::host::read::sysfs::SysRoot;
 use crate::host::{HostError, rdma};
@@ -68,8 +69,9 @@ const MAPS_BY_DESCRIPTOR: KernelVersion = KernelVersion::new(5, 19, 0);
 pub(super) fn prepare(mut config: Config) -> Result<(Prepared, Notices)> {
     let mut notes = Notices::new();
     notes.extend(config.nccl_ras.as_ref().and_then(RasAddress::notice));
-    let Visible { facts, fit, targets, elsewhere, watch } = visible(&config)?;
+    let Visible { facts, fit, targets, elsewhere, hidden, watch } = visible(&config)?;
     notes.extend(select::notes(&targets));
+    notes.extend(hidden.map(|hidden| format!("not watched, in other network namespaces: {hidden}")));
     let why = match &fit {
         Err(error) => Some(error.to_string()),
         Ok(()) => targets.is_empty().then(|| elsewhere.join("; ")),
@@ -112,6 +114,8 @@ pub(super) struct Visible {
     targets: Vec<Target>,
     /// Reasons why devices have no interface here.
     elsewhere: Vec<String>,
+    /// Interfaces in other network namespaces, each with the option that watches it.
+    hidden: Option<String>,
     watch: Watch,
 }
 
@@ -125,13 +129,38 @@ pub(super) fn visible(config: &Config) -> Result<Visible> {
     if let Some(netns) = &config.netns {
         netns.enter().map_err(|error| unless(&fit, error.into()))?;
     }
-    let (chosen, watch) = resolve(config).map_err(|error| unless(&fit, error))?;
+    let hidden = hidden(config);
+    let (chosen, watch) = resolve(config).map_err(|error| {
+        let error = hidden
+            .iter()
+            .fold(error, |error, hidden| anyhow!("{error} In other network namespaces: {hidden}."));
+        unless(&fit, error)
+    })?;
     let Chosen { targets, without_interface } = chosen;
     let elsewhere: Vec<String> = without_interface.into_iter().map(|(_, why)| why).collect();
     if watch.is_empty() && (targets.is_empty() || fit.is_err()) {
         return Err(unless(&fit, anyhow!(elsewhere.join("; "))));
     }
-    Ok(Visible { facts, fit, targets, elsewhere, watch })
+    Ok(Visible { facts, fit, targets, elsewhere, hidden, watch })
+}
+
+/// The functions of NICs that pods were given, `net1 of pod trainer-0 (--netns 4711)`, where the run watches what it
+/// finds; `None` without any.
+fn hidden(config: &Config) -> Option<String> {
+    const MOST: usize = 8;
+    let is_chosen = config.netns.is_some() || !config.interfaces.is_empty();
+    if is_chosen || !config.host.is_running() {
+        return None;
+    }
+    let mut all = pods::elsewhere(&config.host.root().ok()?, |kind| *kind == InterfaceKind::Physical);
+    all.sort_unstable();
+    let left_out = match all.len().saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let named: Vec<String> =
+        all.iter().take(MOST).map(|(pid, place)| format!("{place} (--netns {pid})")).collect();
+    (!named.is_empty()).then(|| named.join(", ") + &left_out)
 }
 
 /// The error to report: missing privileges or an unsuitable kernel take precedence, since that error has the remedy.
