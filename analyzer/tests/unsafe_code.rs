@@ -7,7 +7,7 @@ mod source;
 use source::{code, files, is_test, without_tests};
 
 /// Blocks, functions, traits and implementations, by folder. Each has its `// SAFETY:` line, which clippy demands.
-const MOST: [(&str, usize); 3] = [("src", 73), ("../analyzer-common/src", 0), ("../xtask/src", 2)];
+const MOST: [(&str, usize); 3] = [("src", 71), ("../analyzer-common/src", 0), ("../xtask/src", 2)];
 
 /// Everything else that is compiled for this machine: tests, their programs, the build script, and the parser that
 /// misbehaves.

@@ -108,13 +108,20 @@ impl Listener {
         (FIRST..FIRST + count).filter_map(Self::passed).collect()
     }
 
-    /// A passed socket; `None` if the number is not an open file descriptor.
+    /// A passed socket; `None` if the number is not that of a socket that listens, as where the environment is wrong.
     fn passed(number: RawFd) -> Option<Self> {
-        // SAFETY: only queries whether the descriptor is open.
-        if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
+        let mut listens: libc::c_int = 0;
+        let mut length = libc::socklen_t::try_from(size_of_val(&listens)).unwrap_or_default();
+        let value = (&raw mut listens).cast();
+        // SAFETY: value and length live through the call; of a number that is no socket, nothing is written.
+        let asked = unsafe {
+            libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_ACCEPTCONN, value, &raw mut length)
+        };
+        if asked < 0 || listens == 0 {
             return None;
         }
-        // SAFETY: the descriptor is open, and by systemd's protocol this process owns it exclusively.
+        // SAFETY: the descriptor is open and listens. This process opens such sockets later, so that it was passed, and
+        // by systemd's protocol nobody else owns it.
         let socket = unsafe { OwnedFd::from_raw_fd(number) };
         let _ = rustix::io::fcntl_setfd(&socket, FdFlags::CLOEXEC);
         let tcp = TcpListener::from(socket);

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context as _, Result};
 use rocescope::host::net::netns::NetNs;
-use rustix::process::{ioctl_tiocsctty, setsid};
+use rustix::process::setsid;
 
 use crate::oracle::binary;
 use crate::pty;
@@ -54,7 +54,10 @@ impl Screen {
         unsafe {
             command.pre_exec(|| {
                 setsid()?;
-                Ok(ioctl_tiocsctty(io::stdin())?)
+                if libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+                    return Err(io::Error::last_os_error());
+                }
+                Ok(())
             });
         }
         let child = spawn(&mut command).context("rocescope could not be started")?;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use rustix::process::{ioctl_tiocsctty, setsid};
+use rustix::process::setsid;
 use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::judge::{Ended, LONGEST};
@@ -58,7 +58,10 @@ pub(super) fn run(command: &mut Command, rng: &mut Random) -> Result<Ended> {
     unsafe {
         command.pre_exec(|| {
             setsid()?;
-            Ok(ioctl_tiocsctty(io::stdin())?)
+            if libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(())
         });
     }
     let mut child = command.spawn().context("rocescope could not be started")?;

@@ -17,7 +17,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio};
-use rustix::process::{ioctl_tiocsctty, setsid};
+use rustix::process::setsid;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
@@ -191,11 +191,14 @@ impl Session {
         let mut command = Command::new(program);
         command.args(arguments).env("TERM", "xterm-256color").stderr(Stdio::null());
         command.stdin(far.try_clone()?).stdout(far);
-        // SAFETY: setsid and ioctl may be called between fork and exec; standard input is the terminal by then.
+        // SAFETY: between fork and exec the closure makes system calls alone; standard input is the terminal by then.
         unsafe {
             command.pre_exec(|| {
                 setsid()?;
-                Ok(ioctl_tiocsctty(std::io::stdin())?)
+                if libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                Ok(())
             });
         }
         let child = command.spawn().with_context(|| format!("{} does not start", program.display()))?;

@@ -130,9 +130,12 @@ fn read(name: &str) -> io::Result<Vec<(String, u64)>> {
     info[2..4].copy_from_slice(&words(1 << ETH_SS_STATS));
     call(&socket, name, &mut info)?;
     let has_statistics = info[2..4] != [0, 0];
-    let count = if has_statistics { info[4].min(MAX_STATISTICS) } else { 0 };
+    let count = if has_statistics { info[4] } else { 0 };
     if count == 0 {
         return Ok(Vec::new());
+    }
+    if count > MAX_STATISTICS {
+        return Err(io::Error::other(format!("the driver has {count} statistics")));
     }
     // The next calls write as many as the driver has by then, regardless of the requested number, so there is far
     // more space than a change of queues can fill. Untouched pages cost nothing.
@@ -176,8 +179,8 @@ fn call(socket: &OwnedFd, name: &str, command: &mut [u32]) -> io::Result<()> {
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = libc::c_char::from_ne_bytes([from]);
     }
-    // SAFETY: the structure and the buffer it points to are valid for the call, and the buffer has
-    // room for what the kernel writes in answer to this command.
+    // SAFETY: the structure and the buffer it points to are valid for the call, and the buffer has room for what the
+    // kernel writes in answer to this command: a structure of known length, or statistics, see `read`.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -22,8 +22,8 @@ struct BatchAttr {
 }
 
 fn bpf<T>(command: libc::c_long, attr: &mut T) -> io::Result<()> {
-    // SAFETY: `attr` is a prefix of the kernel's `union bpf_attr` for this command, and the
-    // addresses in it point to memory that the callers below keep alive and sized for the map.
+    // SAFETY: `attr` is a prefix of the kernel's `union bpf_attr` for this command, and the addresses in it, whose
+    // provenance is exposed, point to memory that the callers below keep alive and sized for the map.
     let done = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>()) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -87,10 +87,10 @@ pub fn hash_entries<K: Pod, V: Pod>(map: BorrowedFd<'_>) -> io::Result<Vec<(K, V
         let mut values = Vec::<V>::with_capacity(chunk as usize);
         let mut next = 0u32;
         let mut attr = BatchAttr {
-            in_batch: if first { 0 } else { (&raw const token).addr() as u64 },
-            out_batch: (&raw mut next).addr() as u64,
-            keys: keys.as_mut_ptr().addr() as u64,
-            values: values.as_mut_ptr().addr() as u64,
+            in_batch: if first { 0 } else { (&raw const token).expose_provenance() as u64 },
+            out_batch: (&raw mut next).expose_provenance() as u64,
+            keys: keys.as_mut_ptr().expose_provenance() as u64,
+            values: values.as_mut_ptr().expose_provenance() as u64,
             count: chunk,
             map_fd: map.as_raw_fd().cast_unsigned(),
             elem_flags: 0,

@@ -340,8 +340,6 @@ struct Entries {
 
 // SAFETY: the mapping belongs to the process, not to a thread, and is used with atomics.
 unsafe impl Send for Entries {}
-// SAFETY: as above.
-unsafe impl Sync for Entries {}
 
 impl Entries {
     fn map(map: MapData, count: u32) -> io::Result<Self> {

@@ -15,7 +15,10 @@ use crate::util::limit;
 #[repr(transparent)]
 pub(crate) struct Data<T>(pub(crate) T);
 
-// SAFETY: integers and arrays of them without padding, see the assertions beside the types.
+/// No padding in types whose fields differ in length; those of the others are all of one length.
+const _: () = assert!(size_of::<PostKey>() == 16 && size_of::<BenchStep>() == 8);
+
+// SAFETY: integers and arrays of them without padding, see the assertions here and beside the types.
 unsafe impl Pod for Data<LinkCounters> {}
 // SAFETY: as above.
 unsafe impl Pod for Data<FlowKey> {}

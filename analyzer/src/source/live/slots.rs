@@ -50,10 +50,9 @@ pub(crate) struct Place {
     pub(crate) open_bin: OpenBin,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread, and is read with atomics.
+// SAFETY: the mapping belongs to the process, not to a thread. It is not `Sync`: atomics of several sizes on the same
+// bytes, as in `retire`, are used by one thread at a time; the others are programs of the kernel.
 unsafe impl Send for Slots {}
-// SAFETY: as above; the mapping is changed only by atomic operations.
-unsafe impl Sync for Slots {}
 
 impl Slots {
     /// Maps the array of slots, and that of requests and responses.
