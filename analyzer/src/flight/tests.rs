@@ -447,6 +447,31 @@ fn a_program_gets_the_folder_without_a_shell_and_its_time_is_bounded() {
     assert!(begin.elapsed() < minute && late.to_string().contains("ended after"), "{late}");
 }
 
+/// With the rights of the thread that writes, which may not make it, and of that which starts programs.
+#[test]
+fn the_folder_of_dumps_is_made_at_the_start_and_not_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let dumps = folder.path().join("a/dumps");
+    let settings = Settings { command: Some("rmdir".into()), ..settings(&dumps) };
+    let (end, view) = feed::channel();
+    let facts = Box::new(|| Some("{}".to_owned()));
+    let (sender, thread) = writer::start(settings, facts, end.updates.clone()).unwrap();
+    let said = || match view.updates.recv_timeout(Duration::from_secs(60)).unwrap() {
+        Update::Notice(notice) => notice,
+        other => panic!("{other:?}"),
+    };
+    sender.send(dump_of_everything()).unwrap();
+    assert!(said().starts_with(&format!("dump written to {}", dumps.display())));
+    let failed = said();
+    assert!(failed.starts_with("--on-cmd rmdir: failed with"), "{failed}");
+    std::fs::remove_dir_all(&dumps).unwrap();
+    sender.send(dump_of_everything()).unwrap();
+    let missing = said();
+    assert!(missing.ends_with("/dumps does not exist; make it and start rocescope again"), "{missing}");
+    drop(sender);
+    thread.join().unwrap();
+}
+
 #[test]
 fn the_view_gets_everything_and_the_last_sample_even_when_it_is_slow() {
     let folder = tempfile::tempdir().unwrap();
