@@ -467,7 +467,7 @@ fn the_folder_of_dumps_is_made_at_the_start_and_not_again() {
     std::fs::remove_dir_all(&dumps).unwrap();
     sender.send(dump_of_everything()).unwrap();
     let missing = said();
-    assert!(missing.ends_with("/dumps does not exist; make it and start rocescope again"), "{missing}");
+    assert!(missing.ends_with("/dumps does not exist; a restart of rocescope makes it"), "{missing}");
     drop(sender);
     thread.join().unwrap();
 }

@@ -84,7 +84,7 @@ fn one(settings: &Settings, dump: &Dump, facts: Option<&str>, run: Option<&Run>,
             let folder = settings.folder.display();
             if !settings.folder.is_dir() {
                 return say(&format!(
-                    "no dump of \"{why}\": {folder} does not exist; make it and start rocescope again"
+                    "no dump of \"{why}\": {folder} does not exist; a restart of rocescope makes it"
                 ));
             }
             let remedy = match error.kind() {
