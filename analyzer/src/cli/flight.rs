@@ -12,12 +12,10 @@ use crate::doctor::{self, Page, Privileged};
 use crate::flight::dump::Dump;
 use crate::flight::recorder::{Recorder, Requests};
 use crate::flight::{Settings, aside, tee, writer};
-use crate::host::kernel::Capability;
 use crate::host::read::HostRoot;
 use crate::host::read::queries::Kernel;
 use crate::record::collect::Origin;
 use crate::report;
-use crate::sandbox::plan::Files;
 use crate::sandbox::{self, Plan};
 use crate::source::feed::{self, Feed, SourceEnd};
 use crate::util::notice::say;
@@ -39,7 +37,7 @@ impl Dumps {
         // Read here, while there are privileges: they are among these facts.
         let earlier = HostRoot::here().ok().map(|root| Privileged::read(&root));
         let prepare = move || {
-            sandbox::confine(&needs());
+            sandbox::confine(&Plan::reading_host());
             move |()| facts(earlier.as_ref())
         };
         let page = aside::start("doctor", prepare).context(NO_THREAD)?;
@@ -55,19 +53,10 @@ impl Dumps {
         let program = program.map(|program| format!("all that it was given (--on-cmd starts {program})"));
         sandbox::kept_by([
             ("dumps", sandbox::kept(&writer::needs(&self.settings.folder))),
-            ("doctor", sandbox::kept(&needs())),
+            ("doctor", sandbox::kept(&Plan::reading_host())),
             ("on-cmd", program.into_iter().collect()),
         ])
     }
-}
-
-/// Rights of the thread that reads the host for doctor's page.
-fn needs() -> Plan {
-    const WHY: &str = "doctor's page in a dump: settings of NCCL of all processes";
-    Plan { netlink: true, files: Files::OfProcesses, ..Plan::parser() }
-        .keeping(Capability::SysPtrace, WHY)
-        .keeping(Capability::DacReadSearch, "the same, and debugfs")
-        .reading_sysfs()
 }
 
 /// A running recorder.

@@ -92,6 +92,16 @@ impl Plan {
         plan
     }
 
+    /// Of a thread that reads doctor's facts of this host. What needs more, such as PCI configuration space, is read
+    /// before.
+    #[must_use]
+    pub fn reading_host() -> Self {
+        Self { netlink: true, files: Files::OfProcesses, ..Self::parser() }
+            .keeping(Capability::SysPtrace, "doctor's facts: settings of NCCL of all processes")
+            .keeping(Capability::DacReadSearch, "the same, and debugfs")
+            .reading_sysfs()
+    }
+
     /// The same plan of a thread that writes nothing.
     #[must_use]
     pub fn without_writing(&self) -> Self {

@@ -4,23 +4,27 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use crate::doctor::{self, facts::HostFacts};
+use crate::doctor::{self, Privileged, facts::HostFacts};
 use crate::host::read::queries::Host;
+use crate::sandbox::{self, Plan};
 
 /// A thread that reads the settings once, as `rocescope doctor` does.
 #[derive(Debug)]
 pub struct Audit(Receiver<HostFacts>);
 
 impl Audit {
-    /// Starts the thread with the privileges of the calling thread. `None` if no thread can be started: the settings
-    /// stay unknown.
+    /// Starts the thread with the privileges of the calling thread, of which it gives up what it does not need before
+    /// it reads what processes say. `None` if no thread can be started: the settings stay unknown.
     #[must_use]
     pub fn start(host: Arc<dyn Host>) -> Option<Self> {
         let (found, facts) = mpsc::channel();
         let read = move || {
-            if let Ok(root) = host.root() {
-                let _ended = found.send(doctor::collect(&root, host.ask()));
+            let Ok(root) = host.root() else { return };
+            let earlier = Privileged::read(&root);
+            if host.is_running() {
+                sandbox::confine(&Plan::reading_host());
             }
+            let _ended = found.send(doctor::collect_with(&root, host.ask(), Some(&earlier)));
         };
         std::thread::Builder::new().name("audit".into()).spawn(read).ok()?;
         Some(Self(facts))
