@@ -79,6 +79,8 @@ pub struct PortCounts {
 pub struct Asker {
     per_second: u32,
     ports: Map<Key, PortState>,
+    /// What each port has counted, also before its queue pairs are listed.
+    counted: Map<Key, PortPackets>,
     devices: Map<String, DeviceState>,
     qps: Map<Key, Qp>,
     /// Monotonic time of the next query.
@@ -104,7 +106,6 @@ pub struct Asker {
 #[derive(Debug, Default)]
 struct PortState {
     port: Port,
-    counted: PortCounts,
     attribution: TimeoutAttribution,
     /// Queue pairs that are too many to be asked for.
     left_out: u64,
@@ -254,8 +255,9 @@ impl Asker {
 
     /// Adds the counters of a port, read at a monotonic time.
     pub fn take_counters(&mut self, device: &str, number: u32, counted: PortCounts, now_ns: u64) {
-        let Some(state) = self.ports.get_mut(&(device.to_owned(), number)) else { return };
-        state.counted = counted;
+        let key = (device.to_owned(), number);
+        self.counted.insert(key.clone(), counted.packets);
+        let Some(state) = self.ports.get_mut(&key) else { return };
         let errors = Errors {
             timeouts: counted.timeouts.unwrap_or(0),
             sequence_errors: counted.sequence_errors.unwrap_or(0),
@@ -356,7 +358,9 @@ impl Asker {
     fn ask(&mut self, key: &Key, kernel: &dyn Queries, clock: &dyn Clock, now_ns: u64) {
         let Some(qp) = self.qps.get_mut(key) else { return };
         qp.asked_ns = Some(now_ns);
-        let Some(state) = self.ports.get(&(key.0.clone(), qp.port)) else { return };
+        let port = (key.0.clone(), qp.port);
+        let Some(state) = self.ports.get(&port) else { return };
+        let counted = self.counted.get(&port).copied().unwrap_or_default();
         let device = self.devices.entry(key.0.clone()).or_default();
         let driver = state.port.driver.as_deref().unwrap_or("");
         let firmware = self.firmware.as_deref().filter(|_| qp.past_verbs || device.by_firmware.is_some());
@@ -407,7 +411,7 @@ impl Asker {
                     };
                     self.shown.push((life, Span { began_ns: read.unix_ns, ended_ns }));
                 }
-                qp.take(context, read, state.counted.packets, &device.rules);
+                qp.take(context, read, counted, &device.rules);
             }
             Err(error) => {
                 self.cost.failed += 1;

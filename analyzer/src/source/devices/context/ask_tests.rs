@@ -545,3 +545,6 @@ fn the_context_shows_the_state_of_those_that_the_kernel_does_not_list() {
 
 #[path = "kinds_tests.rs"]
 mod kinds;
+
+#[path = "readings_tests.rs"]
+mod readings;
