@@ -102,7 +102,7 @@ pub(super) const QUEUE_PAIRS: &[Metric] = &[
         None,
         NIC_QP,
         "devices[].qps[].ambiguous_readings",
-        "Readings since the previous one of which the PSN of the same queue pairs may have wrapped, or that another source began with, so that rocescope_device_qp_sent_packets_total and rocescope_device_qp_received_packets_total are lower bounds: rate() of them is too low while this grows. Absent: as rocescope_device_qp_sent_packets_total.",
+        "Readings since the previous one of which the PSN of the same queue pairs may have wrapped, and one each time that their packets are taken from another source (the kernel's list, the NIC's own context) or counted from 0 again. The packets in between are missing from rocescope_device_qp_sent_packets_total and rocescope_device_qp_received_packets_total: rate() of them is too low while this grows. Absent: as rocescope_device_qp_sent_packets_total.",
         |reading, series| read::nic_qps(reading, series, |qp| qp.ambiguous.get())
     ),
     gauge!(
