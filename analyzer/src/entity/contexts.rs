@@ -34,7 +34,8 @@ pub struct ContextSample {
     pub read_ns: u64,
     /// Number of contexts read.
     pub readings: u64,
-    /// PSNs sent since the first context, at least; `None` when the context has no such PSN.
+    /// PSNs sent since the first context, at least, up to the latest context that was followed by a reading of
+    /// counters; `None` when the context has no such PSN.
     pub sent: Option<u64>,
     /// PSNs received since the first context, likewise.
     pub received: Option<u64>,

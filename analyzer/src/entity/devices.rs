@@ -83,8 +83,9 @@ pub struct PortSample {
     pub active_mtu: Option<u32>,
     /// Its queue pairs, by number; shared by all samples until they are read again.
     pub qps: Arc<Vec<QpSample>>,
-    /// Time of that reading, Unix nanoseconds; `None` where it is that of the counters.
-    pub qps_ns: Option<u64>,
+    /// Time of the latest reading up to which their packets are counted, Unix nanoseconds; `None` before the first one,
+    /// and where it is that of the counters.
+    pub qps_counted_ns: Option<u64>,
     /// Counters of queue pairs that the device counts together or one by one.
     pub qp_counters: Vec<QpCounters>,
     /// Queue pairs that there was no room to follow.
@@ -183,7 +184,8 @@ pub struct QpSample {
     pub sq_psn: Option<u32>,
     /// PSN expected next.
     pub rq_psn: Option<u32>,
-    /// PSNs that its requests used since it was first seen, at least; `None` where unknown.
+    /// PSNs that its requests used since it was first seen, at least, up to the latest list that was followed by a
+    /// reading of counters; `None` where unknown.
     pub sent: Option<u64>,
     /// PSNs of requests that it took in, likewise.
     pub received: Option<u64>,

@@ -16,7 +16,7 @@ pack! {
     struct Devices { ports, settings, neighbours, lives, lists, contexts, posts, kernel }
     struct PortSample {
         device, port, driver, hardware, interface, pod, members, above, gone, hidden, window, counters, growth, pause, pause_source, lossless,
-        dscp_priorities, trusts_pcp, active_mtu, qps, qps_ns, qp_counters, qps_left_out,
+        dscp_priorities, trusts_pcp, active_mtu, qps, qps_counted_ns, qp_counters, qps_left_out,
     }
     struct PodInterface { pod, pid, name }
     struct Growth { first_ns, last_ns, count, at_first, at_last }

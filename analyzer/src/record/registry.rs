@@ -140,7 +140,7 @@ tables! {
 
     QpSecond = qp_seconds, "A queue pair of this host in an interval in which its PSNs moved, or the NIC's own context showed retries, a standstill or no posted receive: the traffic of NICs that process RoCE in hardware. Never part of `flow_seconds`." {
         t: Time, "Unix ns", "window.last_ns", "End of the interval.";
-        interval_ns: u64, "ns", "", "Time that the counts cover: since the context was last read, or the length of the interval where that is longer or no context is read.";
+        interval_ns: u64, "ns", "", "Time that the counts cover: since the previous reading of the source of its packets (the context, or the kernel's list), or the length of the interval where that is longer.";
         host: Shared, "", "", "Name of the recording host.";
         job: Text, "", "", "Job of the process, or of the host. Null: none is known.";
         pod: Text, "", "devices[].qps[].pod", "Pod of the process. Null: none, or not known.";
@@ -156,7 +156,7 @@ tables! {
         dscp: Option<u64>, "", "devices[].qps[].dscp", "DSCP of its packets. Null: not known.";
         pid: Option<u64>, "", "devices[].qps[].pid", "Process. Null: as in the report.";
         comm: Text, "", "devices[].qps[].comm", "Command name of the process. Null: not known.";
-        sent_packets: Option<u64>, "packets", "devices[].qps[].sent_packets", "PSNs taken by its requests. Null: not known, or they may have wrapped: in the interval or the one before, as the counters of the port are read after its context.";
+        sent_packets: Option<u64>, "packets", "devices[].qps[].sent_packets", "PSNs taken by its requests. Null: not known, or they may have wrapped in the interval.";
         received_packets: Option<u64>, "packets", "devices[].qps[].received_packets", "PSNs of the requests that it received. Null: as `sent_packets`.";
         readings: Option<u64>, "readings", "devices[].qps[].context_readings", "Readings of its context in the interval. Null: none was ever read.";
         retrying_readings: Option<u64>, "readings", "devices[].qps[].retrying_readings", "Those that showed retries in use. Null: the context does not tell.";

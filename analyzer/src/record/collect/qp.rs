@@ -32,8 +32,8 @@ struct LatestQp {
     gauges: [Option<u64>; GAUGES],
     /// It moved in its latest row.
     moved: bool,
-    /// Time of the latest reading of its context.
-    context_ns: Option<u64>,
+    /// Time of the latest reading up to which its packets are counted.
+    counted_ns: Option<u64>,
     /// Source of its packets.
     packets_of: Option<QpSource>,
     created_ns: Option<u64>,
@@ -60,9 +60,6 @@ impl LatestQp {
 #[derive(Debug, Default)]
 pub(super) struct Qps {
     known: Map<Key, LatestQp>,
-    /// Lists of queue pairs that the kernel gave so far, and the time of the report that had the latest.
-    lists: u64,
-    listed_ns: Option<u64>,
 }
 
 impl Qps {
@@ -75,14 +72,11 @@ impl Qps {
         rows: &mut Vec<QpSecond>,
     ) {
         self.known.values_mut().for_each(|known| known.present = false);
-        let lists = sample.devices.lists.lists;
-        let before_ns = self.listed_ns;
-        if lists != self.lists {
-            (self.lists, self.listed_ns) = (lists, Some(sample.time_ns));
-        }
-        let since_list_ns = before_ns.map_or(0, |before| sample.time_ns.saturating_sub(before));
         for device in &report.facts.devices {
             let rail = device.interface.as_deref().and_then(|netdev| rails.get(netdev));
+            let mut ports = sample.devices.ports.iter();
+            let port = ports.find(|port| port.device == device.name && Some(port.port) == device.port);
+            let list_ns = port.and_then(|port| port.qps_counted_ns);
             // Of one that ended, nothing is read any more.
             for qp in device.qps.iter().filter(|qp| !qp.control.is_over() && is_seen(qp)) {
                 let known = self.known.entry((device.name.clone(), device.port, qp.lqpn)).or_default();
@@ -103,22 +97,21 @@ impl Qps {
                 let is_active = moved || changes || new[3..].iter().copied().any(has);
                 // One that comes to rest has a last row: what it stands at, and that it does not move.
                 let is_due = is_active || is_read && (before.moved || gauges != before.gauges);
+                let is_listed = packets_of == Some(QpSource::Netlink);
+                let counted_ns = list_ns.filter(|_| is_listed).or(qp.context_ns);
                 *known = LatestQp {
                     counts: std::array::from_fn(|at| now[at].or(before.counts[at])),
                     gauges: if is_due { gauges } else { before.gauges },
                     moved: if is_due { moved } else { before.moved },
-                    context_ns: qp.context_ns,
+                    counted_ns: counted_ns.or(before.counted_ns),
                     packets_of: packets_of.or(before.packets_of),
                     created_ns: qp.control.created_ns.or(before.created_ns),
                     rqpn: qp.rqpn.or(before.rqpn),
                     present: true,
                 };
                 if is_due {
-                    let since_ns = match qp.context_ns.zip(before.context_ns) {
-                        Some((now, before)) => now.saturating_sub(before),
-                        None if qp.context_ns.is_none() => since_list_ns,
-                        None => 0,
-                    };
+                    let since = counted_ns.zip(before.counted_ns);
+                    let since_ns = since.map_or(0, |(now, before)| now.saturating_sub(before));
                     let at = Interval { ns: at.ns.max(since_ns), ..at };
                     rows.push(row(origin, at, (device, qp), rail, new));
                 }

@@ -10,13 +10,15 @@ use crate::host::rdma::nldev::QueuePair;
 pub(super) struct QpWatch {
     qp: QueuePair,
     owner: QpOwner,
-    /// Advance of its PSNs in packets, at least.
+    /// Advance of its PSNs in packets, at least, up to the latest counters of the port.
     sent: u64,
     received: u64,
     /// Readings before which there may have been more.
     ambiguous: u64,
     /// Readings that the next counters of the port decide about.
     open: OpenReadings,
+    /// Counters were read since its first reading.
+    is_counted: bool,
     stalled_ns: u64,
     stall: Stall,
     /// It progressed in the latest interval, or has stalled since.
@@ -32,6 +34,7 @@ impl QpWatch {
             received: 0,
             ambiguous: 0,
             open: OpenReadings::default(),
+            is_counted: false,
             stalled_ns: 0,
             stall: Stall::default(),
             busy: false,
@@ -75,9 +78,7 @@ impl QpWatch {
         if was_up && span_ns > 0 {
             let sent = if was_sending { step(self.qp.sq_psn, qp.sq_psn) } else { Advance::default() };
             let received = step(self.qp.rq_psn, qp.rq_psn);
-            self.sent = self.sent.saturating_add(sent.packets);
-            self.received = self.received.saturating_add(received.packets);
-            self.open.add(&[sent, received], before);
+            self.open.add([sent, received], before);
             let ready = qp.state == Some("RTS");
             if !changed && ready && self.busy && paused {
                 self.stalled_ns = self.stalled_ns.saturating_add(span_ns);
@@ -95,17 +96,21 @@ impl QpWatch {
         changed
     }
 
-    /// Decides which readings PSNs may have wrapped before, by what the port has counted after them. Returns their
-    /// number.
-    pub(super) fn counted(&mut self, counted: PortPackets) -> u64 {
-        let ambiguous = self.open.settle(counted);
-        self.ambiguous += ambiguous;
-        ambiguous
+    /// Counts the packets of readings after which the port has counted this. True if its sample has changed.
+    pub(super) fn counted(&mut self, counted: PortPackets) -> bool {
+        let is_first = !std::mem::replace(&mut self.is_counted, true);
+        let Some(decided) = self.open.settle(counted) else { return is_first };
+        let [sent, received] = decided.packets;
+        self.sent = self.sent.saturating_add(sent);
+        self.received = self.received.saturating_add(received);
+        self.ambiguous += decided.ambiguous;
+        true
     }
 
     /// `moving` is true if the device reports current PSNs. Those of DC are of the latest of many peers.
     pub(super) fn sample(&self, moving: bool) -> QpSample {
-        let counts = moving && self.qp.kind != Some("DRIVER");
+        let moves = moving && self.qp.kind != Some("DRIVER");
+        let counts = moves && self.is_counted;
         QpSample {
             owner: self.owner.clone(),
             sq_psn: self.qp.sq_psn,
@@ -113,7 +118,7 @@ impl QpWatch {
             sent: Some(self.sent).filter(|_| counts && self.qp.sq_psn.is_some()),
             received: Some(self.received).filter(|_| counts && self.qp.rq_psn.is_some()),
             ambiguous: if counts { self.ambiguous } else { 0 },
-            stalled_ns: counts.then_some(self.stalled_ns),
+            stalled_ns: moves.then_some(self.stalled_ns),
             stall: self.stall,
         }
     }
@@ -148,6 +153,7 @@ mod tests {
             let mut followed = QpWatch::new(&first, &owner);
             let later = QueuePair { sq_psn: Some(10), ..first };
             assert!(followed.advance(&later, &owner, PortPackets::default(), (0, 1), false));
+            assert!(followed.counted(PortPackets::default()));
             assert_eq!(followed.sample(true).sent, expected, "{kind}");
         }
     }

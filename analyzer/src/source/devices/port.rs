@@ -80,6 +80,8 @@ pub(super) struct PortWatch {
     qp_tallies: BTreeMap<u32, (BTreeSet<u32>, Tally)>,
     /// At the latest reading of queue pairs.
     qps_read: Option<AtList>,
+    /// Time of the latest reading of queue pairs after which counters were read.
+    qps_counted_ns: Option<u64>,
     /// True once any PSN has advanced: some drivers report only the initial PSNs.
     moving: bool,
 }
@@ -156,9 +158,17 @@ impl PortWatch {
         self.counters = self.tally.sources(self.driver());
         self.counters.extend(ethernet::counters(&self.ethernet));
         self.growth.take(&self.counters, time_ns);
-        let packets = self.packets();
-        let found = self.qps.values_mut().map(|qp| qp.counted(packets)).sum::<u64>();
-        if found > 0 {
+        self.count_qps();
+    }
+
+    /// Counts the packets of queue pairs up to their latest reading, which the counters were read after.
+    pub(super) fn count_qps(&mut self) {
+        self.qps_counted_ns = self.qps_read.map(|at| at.time_ns);
+        let (packets, mut is_changed) = (self.packets(), false);
+        for qp in self.qps.values_mut() {
+            is_changed |= qp.counted(packets);
+        }
+        if is_changed {
             self.share_qps();
         }
     }
@@ -312,7 +322,7 @@ impl PortWatch {
             trusts_pcp: self.trusts_pcp,
             active_mtu: self.active_mtu,
             qps: Arc::clone(&self.sampled),
-            qps_ns: self.qps_read.map(|at| at.time_ns),
+            qps_counted_ns: self.qps_counted_ns,
             qp_counters: qp_counters.collect(),
             qps_left_out: self.qps_left_out,
         }

@@ -58,31 +58,49 @@ impl PortPackets {
 }
 
 /// Readings of a queue pair since the latest reading of its port's counters: what passes in the meantime is not counted
-/// yet, so whether its PSN may have wrapped is open.
+/// yet, so whether its PSN may have wrapped is open. Their packets are counted once that is decided, so that no count
+/// looks exact before.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenReadings {
     readings: u64,
+    /// Packets sent and received, at least.
+    packets: [u64; 2],
     /// Of all of them.
     wraps_from: u64,
     /// Counted before the first of them and the one before that.
     before: PortPackets,
 }
 
+/// Readings that the counters of the port have decided about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DecidedReadings {
+    /// Packets sent and received, at least.
+    pub packets: [u64; 2],
+    /// Number of readings before which the PSN may have wrapped: there may have been more.
+    pub ambiguous: u64,
+}
+
 impl OpenReadings {
-    /// Adds a reading in which its PSNs moved. `before` was counted before the reading that came before it.
-    pub fn add(&mut self, advances: &[Advance], before: PortPackets) {
+    /// Adds a reading, with the advance of its PSNs, sent and received. `before` was counted before the reading that
+    /// came before it.
+    pub fn add(&mut self, advances: [Advance; 2], before: PortPackets) {
         let Some(wraps_from) = advances.iter().filter_map(|advance| advance.wraps_from).min() else { return };
-        *self = match self.readings {
-            0 => Self { readings: 1, wraps_from, before },
-            _ => Self { readings: self.readings + 1, wraps_from: self.wraps_from.min(wraps_from), ..*self },
-        };
+        if self.readings == 0 {
+            (self.wraps_from, self.before) = (wraps_from, before);
+        }
+        self.readings += 1;
+        self.wraps_from = self.wraps_from.min(wraps_from);
+        for (sum, advance) in self.packets.iter_mut().zip(advances) {
+            *sum = sum.saturating_add(advance.packets);
+        }
     }
 
-    /// The number of them before which the PSN may have wrapped, by what the port has counted after them.
-    pub fn settle(&mut self, counted: PortPackets) -> u64 {
+    /// Decides about them by what the port has counted after them. `None`: in none of them a PSN has moved.
+    pub fn settle(&mut self, counted: PortPackets) -> Option<DecidedReadings> {
         let open = std::mem::take(self);
         let most = counted.most_since(open.before);
-        if most.is_none_or(|most| most >= open.wraps_from) { open.readings } else { 0 }
+        let ambiguous = if most.is_none_or(|most| most >= open.wraps_from) { open.readings } else { 0 };
+        (open.readings > 0).then_some(DecidedReadings { packets: open.packets, ambiguous })
     }
 }
 
@@ -93,8 +111,10 @@ mod tests {
     /// True if a PSN that moves like this may have wrapped where the port counts that many packets.
     fn may_wrap(before: u32, now: u32, most: Option<u64>) -> bool {
         let mut open = OpenReadings::default();
-        open.add(&[Advance::of(before, now)], PortPackets { sent: Some(7), received: Some(9) });
-        open.settle(PortPackets { sent: most.map(|most| most + 7), received: Some(9) }) > 0
+        let advances = [Advance::of(before, now), Advance::default()];
+        open.add(advances, PortPackets { sent: Some(7), received: Some(9) });
+        let decided = open.settle(PortPackets { sent: most.map(|most| most + 7), received: Some(9) });
+        decided.is_some_and(|decided| decided.ambiguous > 0)
     }
 
     #[test]
@@ -132,25 +152,28 @@ mod tests {
         assert_eq!(reset, None);
         for (sent, received, expected) in [(9_000_000, 9_000_000, 1), (50_000, 50_000, 0)] {
             let mut open = OpenReadings::default();
-            open.add(&[Advance::of(5, 9)], port(Some(0), Some(0)));
-            assert_eq!(open.settle(port(Some(sent), Some(received))), expected, "{sent} and {received}");
+            open.add([Advance::of(5, 9), Advance::default()], port(Some(0), Some(0)));
+            let ambiguous = open.settle(port(Some(sent), Some(received))).map(|decided| decided.ambiguous);
+            assert_eq!(ambiguous, Some(expected), "{sent} and {received}");
         }
     }
 
     #[test]
     fn readings_stay_open_until_the_port_is_counted_and_are_settled_once() {
         let port = |sent: u64| PortPackets { sent: Some(sent), received: Some(0) };
+        let decided =
+            |sent, received, ambiguous| Some(DecidedReadings { packets: [sent, received], ambiguous });
         let mut open = OpenReadings::default();
-        assert_eq!(open.settle(PortPackets::default()), 0, "nothing is open");
-        open.add(&[Advance::of(5, 9), Advance::of(7, 7)], port(100));
-        open.add(&[Advance::of(9, 9)], port(100));
-        open.add(&[Advance::of(9, 12)], port(200));
+        assert_eq!(open.settle(PortPackets::default()), None, "nothing is open");
+        open.add([Advance::of(5, 9), Advance::of(7, 7)], port(100));
+        open.add([Advance::of(9, 9), Advance::of(7, 7)], port(100));
+        open.add([Advance::of(9, 12), Advance::of(7, 8)], port(200));
         let mut both = open;
-        assert_eq!(open.settle(port(99 + (1 << 24))), 0);
+        assert_eq!(open.settle(port(99 + (1 << 24))), decided(7, 1, 0));
         // Since before the first of them.
-        assert_eq!(both.settle(port(100 + (1 << 24))), 2);
-        assert_eq!(open.settle(port(1 << 30)), 0, "once");
-        open.add(&[Advance::UNKNOWN], port(100));
-        assert_eq!(open.settle(port(100)), 1);
+        assert_eq!(both.settle(port(100 + (1 << 24))), decided(7, 1, 2));
+        assert_eq!(open.settle(port(1 << 30)), None, "once");
+        open.add([Advance::UNKNOWN; 2], port(100));
+        assert_eq!(open.settle(port(100)), decided(0, 0, 1));
     }
 }

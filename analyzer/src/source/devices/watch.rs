@@ -11,7 +11,7 @@ use super::lives::{Change, Follower};
 use super::port::PortWatch;
 use crate::doctor::check::{self, Status};
 use crate::doctor::facts::HostFacts;
-use crate::entity::contexts::Contexts;
+use crate::entity::contexts::{ContextSample, Contexts};
 use crate::entity::devices::{Devices, Setting};
 use crate::entity::lives::{Calls, Lists, Lives};
 use crate::entity::owners::Owners;
@@ -191,6 +191,12 @@ impl Watch {
         let named: Vec<_> = found.list.iter().map(|(qp, _)| self.follower.with_peer(qp)).collect();
         let listed = found.list.iter().zip(&named).map(|((qp, _), named)| named.as_ref().unwrap_or(qp));
         self.asker.take_qps(&ports, listed);
+        // Without those of queue pairs that are gone, or whose number is in use again.
+        let asker = &self.asker;
+        let is_known = |qp: &ContextSample| asker.has_read(&qp.device, qp.lqpn);
+        if !self.contexts.qps.iter().all(is_known) {
+            Arc::make_mut(&mut self.contexts).qps.retain(is_known);
+        }
     }
 
     /// Records the cost of listing queue pairs.
@@ -242,22 +248,19 @@ impl Watch {
         self.asker.may_ask()
     }
 
-    /// Compares the counters of each port with the previous reading, to attribute errors to queue pairs.
+    /// Compares the counters of each port with the previous reading, to attribute errors to queue pairs, and to count
+    /// the packets of the contexts read before. Includes these contexts in samples, with counts up to them.
     pub fn note_counters(&mut self, monotonic_ns: u64) {
         for port in &self.ports {
             self.asker.take_counters(&port.device, port.number, port.counted(), monotonic_ns);
         }
+        self.contexts = self.asker.sample();
     }
 
     /// Number of queue pairs that exceeded their retries, from the ports' counters.
     #[must_use]
     pub fn given_up(&self) -> u64 {
         self.ports.iter().map(PortWatch::given_up).fold(0, u64::saturating_add)
-    }
-
-    /// Includes the contexts read so far in samples.
-    pub fn share_contexts(&mut self) {
-        self.contexts = self.asker.sample();
     }
 
     /// The driver of a watched device.

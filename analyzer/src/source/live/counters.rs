@@ -400,7 +400,6 @@ impl Work {
             Some(Err(why)) => self.watch.share_lives(Err(why)),
             None => {}
         }
-        self.watch.share_contexts();
         let mut devices = self.watch.sample();
         if let Some(posts) = &self.posts {
             devices.posts = posts.known();

@@ -195,7 +195,6 @@ impl ReaderRun {
 
     fn publish(&mut self, owners: Option<Owners>) {
         self.watch.share_lives(Ok(Calls { entered: self.calls, ..Calls::default() }));
-        self.watch.share_contexts();
         if let Some(owners) = owners {
             let mut owners = owners.with_gone(&self.owners);
             self.watch.add_lives(&mut owners);

@@ -246,6 +246,12 @@ impl Asker {
         self.changed = true;
     }
 
+    /// True if a context of this queue pair was read.
+    #[must_use]
+    pub fn has_read(&self, device: &str, lqpn: u32) -> bool {
+        self.qps.get(&(device.to_owned(), lqpn)).is_some_and(|qp| qp.progress.is_some())
+    }
+
     /// A queue pair of a device has ended: errors that its port counts at that time may have been its own.
     pub fn ended(&mut self, device: &str) {
         for (_, state) in self.ports.iter_mut().filter(|((name, _), _)| name == device) {
@@ -518,19 +524,18 @@ impl Qp {
     fn take(&mut self, context: QpContext, read: Timestamps, counted: PortPackets, rules: &Rules) {
         let before = std::mem::replace(&mut self.counted, counted);
         match &mut self.progress {
-            Some(progress) => self.open.add(&progress.take(context, read, rules), before),
+            Some(progress) => self.open.add(progress.take(context, read, rules), before),
             None => self.progress = Some(Progress::new(context, read, rules)),
         }
     }
 
-    /// Decides which contexts PSNs may have wrapped before, by what the port has counted after them. True if there are
-    /// some.
+    /// Counts the packets of contexts after which the port has counted this. True if there are some.
     fn counted(&mut self, counted: PortPackets) -> bool {
-        let ambiguous = self.open.settle(counted);
-        if let Some(progress) = &mut self.progress {
-            progress.ambiguous += ambiguous;
+        let decided = self.open.settle(counted);
+        if let (Some(progress), Some(decided)) = (&mut self.progress, decided) {
+            progress.count(decided);
         }
-        ambiguous > 0
+        decided.is_some()
     }
 }
 

@@ -1,6 +1,6 @@
 //! One queue pair over successive contexts.
 
-use super::super::psn::Advance;
+use super::super::psn::{Advance, DecidedReadings};
 use crate::entity::contexts::ContextTimes;
 use crate::entity::interval::{self, Interval};
 use crate::host::rdma::qp_context::QpContext;
@@ -86,7 +86,8 @@ pub(super) struct Progress {
     pub(super) context: QpContext,
     pub(super) read: Timestamps,
     pub(super) readings: u64,
-    /// Advance of its PSNs in packets, at least; `None` if contexts have no such PSN.
+    /// Advance of its PSNs in packets, at least, up to the latest context after which its port was counted; `None` if
+    /// contexts have no such PSN.
     pub(super) sent: Option<u64>,
     pub(super) received: Option<u64>,
     /// Contexts before which there may have been more.
@@ -131,13 +132,13 @@ impl Progress {
         progress
     }
 
-    /// Adds the next context, and returns the advance of its PSNs, sent and received.
+    /// Adds the next context, and returns the advance of its PSNs, sent and received, which is not counted yet.
     pub(super) fn take(&mut self, context: QpContext, read: Timestamps, rules: &Rules) -> [Advance; 2] {
         let advance = |before: Option<u32>, now: Option<u32>| Some(Advance::of(before?, now?));
         let sent = advance(self.context.next_send_psn, context.next_send_psn);
         let received = advance(self.context.next_recv_psn, context.next_recv_psn);
-        let sum = |sum: Option<u64>, more: Option<Advance>| Some(sum?.saturating_add(more?.packets));
-        (self.sent, self.received) = (sum(self.sent, sent), sum(self.received, received));
+        self.sent = self.sent.filter(|_| sent.is_some());
+        self.received = self.received.filter(|_| received.is_some());
         if context.acked_psn != self.context.acked_psn {
             self.moved = true;
             self.waits_since_ns = None;
@@ -151,6 +152,14 @@ impl Progress {
         self.readings += 1;
         self.note(rules, took_receives);
         [sent, received].map(Option::unwrap_or_default)
+    }
+
+    /// Counts the packets of contexts that are decided about.
+    pub(super) fn count(&mut self, decided: DecidedReadings) {
+        let [sent, received] = decided.packets;
+        self.sent = self.sent.map(|sum| sum.saturating_add(sent));
+        self.received = self.received.map(|sum| sum.saturating_add(received));
+        self.ambiguous += decided.ambiguous;
     }
 
     /// Evaluates the latest context. `took_receives` is true if receives were consumed since the previous one.
@@ -268,6 +277,7 @@ mod tests {
         assert_eq!((progress.sent, progress.received), (Some(0), None), "no such PSN in the context");
         for (next, sent) in [(30, 20), (50, 40), (50, 40), (60, 50)] {
             let [moved, received] = progress.take(at(next), read, &rules);
+            progress.count(DecidedReadings { packets: [moved.packets, received.packets], ambiguous: 0 });
             assert_eq!(progress.sent, Some(sent), "{next}");
             assert_eq!((moved.wraps_from.is_some(), received), (moved.packets > 0, Advance::default()));
         }
@@ -289,7 +299,8 @@ mod tests {
             match &mut progress {
                 None => progress = Some(Progress::new(context.clone(), read, rules)),
                 Some(progress) => {
-                    progress.take(context.clone(), read, rules);
+                    let packets = progress.take(context.clone(), read, rules).map(|moved| moved.packets);
+                    progress.count(DecidedReadings { packets, ambiguous: 0 });
                 }
             }
         }

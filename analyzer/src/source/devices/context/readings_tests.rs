@@ -41,6 +41,7 @@ fn a_psn_may_have_wrapped_if_the_port_counts_enough_until_after_the_context() {
         sent(&nic, &mut asker, between);
         assert_eq!(known(&mut asker), Some((1, Some(0), 0)));
         move_on(&nic, &mut asker);
+        assert_eq!(known(&mut asker), Some((2, Some(0), 0)), "its packets are not decided yet: {counted:?}");
         sent(&nic, &mut asker, last);
         assert_eq!(known(&mut asker), Some((2, Some(90), expected)), "{counted:?}");
     }
