@@ -49,6 +49,8 @@ pub(super) struct Wire {
     table: FlowTable,
     /// DMA length of what follows.
     pub(super) dma_len: u32,
+    /// Name of the tap that a link belongs to.
+    pub(super) tap_of: fn(u16) -> String,
 }
 
 impl Wire {
@@ -57,7 +59,7 @@ impl Wire {
         for link in 0..links {
             table.add_link(format!("link{link}"), None);
         }
-        Self { table, dma_len: UNKNOWN }
+        Self { table, dma_len: UNKNOWN, tap_of: |link| format!("tap{link}") }
     }
 
     pub(super) fn pass(&mut self, p: P, collect: impl FnOnce(&Packet, Option<&PacketExtras>)) -> u32 {
@@ -73,8 +75,9 @@ impl Wire {
         let data = [0x45, 0, 0, 0, high, low, 0, 0, p.hops, 17];
         let Some(seen) = self.table.observe(p.link, &frame, p.time_ns) else { return u32::MAX };
         let packet = Packet::new((&frame, &data), (p.time_ns, p.link), seen.slot, seen.stats, seen.outcome);
-        let extras =
-            packet.wants_extras().then(|| PacketExtras::of((&frame, &data), p.link, "tap".into(), 0));
+        let extras = packet
+            .wants_extras()
+            .then(|| PacketExtras::of((&frame, &data), p.link, (self.tap_of)(p.link).into(), 0));
         collect(&packet, extras.as_ref());
         packet.slot
     }

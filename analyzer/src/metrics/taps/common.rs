@@ -148,11 +148,68 @@ pub(super) struct Common {
     /// Numbers of the packets here that are the first and last of the section at the other tap: retransmissions
     /// and packets out of order are not the same at both.
     pub(super) edge: [(u32, u32); 2],
+    /// Packets left before the section that the second had yet to show: what is before it, or behind it, is not known.
+    pub(super) is_part: bool,
     /// Time at the second minus time at the first.
     pub(super) delay: Series,
 }
 
+/// A section without packets.
+const EMPTY: (u32, u32) = (u32::MAX, 0);
+
 impl Common {
+    /// Of two taps that are about to see their first packet in common: its time at the first, and the difference.
+    pub(super) fn new((first, second): (usize, usize), time_ns: u64, difference: i64) -> Self {
+        Self {
+            first,
+            second,
+            matched: 0,
+            only: [0; 2],
+            only_ns: [(0, 0); 2],
+            gone: [MissingAtTap::default(); 2],
+            largest: 0,
+            sizes: Vec::new(),
+            ends: Ends::default(),
+            difference,
+            early: Vec::new(),
+            compared: Compared::default(),
+            duplicates: [0; 2],
+            span: [EMPTY; 2],
+            edge: [EMPTY; 2],
+            is_part: false,
+            delay: Series::new(time_ns, difference),
+        }
+    }
+
+    /// Takes in the places of a packet that both saw. `released`: up to this place at the first, packets have left that
+    /// the second had yet to show. What it shows of them looks as if the first had missed them.
+    pub(super) fn extend(&mut self, places: [u32; 2], released: u32) {
+        self.is_part |= released > 0;
+        if places[0] <= released {
+            return;
+        }
+        if self.span[0].1 <= released {
+            self.span = places.map(|place| (place, place));
+            self.edge = self.span;
+            return;
+        }
+        let [at_first, at_second] = self.span;
+        for (edge, here, there, span) in
+            [(0, places[0], places[1], at_second), (1, places[1], places[0], at_first)]
+        {
+            let edge = &mut self.edge[edge];
+            if there < span.0 {
+                edge.0 = here;
+            }
+            if there > span.1 {
+                edge.1 = here;
+            }
+        }
+        for (span, place) in self.span.iter_mut().zip(places) {
+            *span = (span.0.min(place), span.1.max(place));
+        }
+    }
+
     /// Takes in the headers of a packet that both saw, `tap` last, and `before` as it was there.
     pub(super) fn compare(&mut self, entry: &Entry, tap: usize, before: Body) {
         let time_ns = |tap: usize| entry.time_ns.get(tap).copied().unwrap_or_default();
@@ -210,8 +267,9 @@ impl Common {
 
     /// Tap that has seen a packet before the first that both saw: 0 or 1, and the tap's number.
     fn before(&self, entry: &Entry) -> Option<(usize, usize)> {
-        let is_before =
-            |&(side, tap): &(usize, usize)| entry.place[tap] < self.span[side].0.min(self.edge[side].0);
+        let is_before = |&(side, tap): &(usize, usize)| {
+            !self.is_part && entry.place[tap] < self.span[side].0.min(self.edge[side].0)
+        };
         self.one_of(entry.taps).filter(is_before)
     }
 
@@ -244,7 +302,7 @@ impl Common {
     pub(super) fn count_end(&mut self, entry: &Entry, until: [u64; 2]) {
         let Some((side, tap)) = self.one_of(entry.taps) else { return };
         let time_ns = entry.time_ns[tap];
-        let behind = entry.place[tap] > self.span[side].1.max(self.edge[side].1);
+        let behind = !self.is_part && entry.place[tap] > self.span[side].1.max(self.edge[side].1);
         if behind && time_ns < until[side] {
             self.gone[side].at_end += 1;
             self.count_large(entry, side, time_ns);

@@ -1,9 +1,8 @@
 //! One flow at several taps: which of its packets passed where.
 
 use super::MAX_WAITING;
-use super::common::{COPY, Common, Ends, Entry, FREE, MissingAtTap, TWIN};
-use super::header::{Body, Compared, Headers, MAX_TAPS};
-use super::series::Series;
+use super::common::{COPY, Common, Ends, Entry, FREE, TWIN};
+use super::header::{Body, Headers, MAX_TAPS};
 use crate::metrics::loss::DUPLICATE_NS;
 use crate::util::definition::definitions;
 use rocescope_common::random::GOLDEN;
@@ -63,7 +62,14 @@ pub(super) struct Group {
     /// Packets at each tap.
     counts: [u32; MAX_TAPS],
     entries: Vec<Entry>,
-    used: usize,
+    /// Places in use.
+    pub(super) used: usize,
+    /// More packets had to wait than a flow has room for.
+    pub(super) overflowed: bool,
+    /// Number of the latest packet at each tap that left although taps were still to come; and the same when the third
+    /// tap and those after it came.
+    released: [u32; MAX_TAPS],
+    unknown: Vec<[u32; MAX_TAPS]>,
     /// Packets to insert before all places are looked at again: where none of those that wait can be decided, as after
     /// the end of one capture, looking at each packet would take time that grows with their square.
     until_look: usize,
@@ -107,9 +113,11 @@ pub(super) struct WaitingRoom {
 }
 
 impl WaitingRoom {
-    /// `awaited`: a tap has not shown any packet of any flow yet, so that its clock is behind by as much.
-    pub(super) const fn new(places: usize, awaited: bool) -> Self {
+    /// `awaited`: a tap has not shown any packet of any flow yet, so that its clock is behind by as much, or it has seen
+    /// none of the flows; the latter where this one needed more places than a flow can have (`overflowed`).
+    pub(super) const fn new(places: usize, awaited: bool, overflowed: bool) -> Self {
         let first = match (places > MAX_WAITING / 2, places > MAX_WAITING / 4) {
+            (_, true) if awaited && overflowed => FIRST,
             (_, true) if awaited => u32::MAX,
             (true, _) => FIRST,
             _ => FIRST_CROWDED,
@@ -129,6 +137,9 @@ impl Group {
         let at = match self.links.iter().position(|other| *other == link) {
             Some(at) => at,
             None if self.links.len() < MAX_TAPS => {
+                if self.links.len() >= 2 {
+                    self.unknown.push(self.released);
+                }
                 self.links.push(link);
                 self.hops.push(hops);
                 self.links.len() - 1
@@ -257,13 +268,16 @@ impl Group {
         let before = std::mem::replace(&mut entry.body, arrived.body);
         let seen = *entry;
         let known = self.links.len();
-        let one_more =
-            known < taps.min(MAX_TAPS) && place <= room.first || known < MAX_TAPS && place <= FIRST_UNKNOWN;
+        let to_come = known < taps.min(MAX_TAPS);
+        let one_more = to_come && place <= room.first || known < MAX_TAPS && place <= FIRST_UNKNOWN;
         if seen.is_at(known) && !one_more {
             *entry = FREE;
             self.used -= 1;
             self.recent.resize(RECENT, 0);
             self.recent[recent(seen.id)] = seen.id;
+            if to_come {
+                self.release(&seen);
+            }
         }
         self.matched(tap, &seen, before);
     }
@@ -309,7 +323,15 @@ impl Group {
         if gone.id == 0 {
             self.used += 1;
         } else {
+            self.release(&gone);
             self.settle(&gone);
+        }
+    }
+
+    /// A packet leaves that further taps have yet to show.
+    fn release(&mut self, entry: &Entry) {
+        for tap in (0..MAX_TAPS).filter(|tap| entry.taps & 1 << tap != 0) {
+            self.released[tap] = self.released[tap].max(entry.place[tap]);
         }
     }
 
@@ -320,10 +342,15 @@ impl Group {
             self.looks += 1;
         }
         let mut entries = std::mem::take(&mut self.entries);
+        self.overflowed |= entries.len() >= MAX_PLACES && self.used * 4 > MAX_PLACES * 3;
+        let first = if self.overflowed { room.first.min(FIRST) } else { room.first };
         for entry in &mut entries {
-            if entry.id != 0 && self.is_over(entry, room.first) {
+            if entry.id != 0 && self.is_over(entry, first) {
                 let gone = std::mem::replace(entry, FREE);
                 self.used -= 1;
+                if gone.is_at(self.links.len()) {
+                    self.release(&gone);
+                }
                 self.settle(&gone);
             }
         }
@@ -381,50 +408,22 @@ impl Group {
             let (first, second) = (tap.min(other), tap.max(other));
             let difference = entry.time_ns[second].wrapping_sub(entry.time_ns[first]).cast_signed();
             let places = [entry.place[first], entry.place[second]];
-            let known =
-                self.common.iter_mut().find(|common| common.first == first && common.second == second);
-            if let Some(common) = known {
-                common.matched += 1;
-                common.compare(entry, tap, before);
-                let [at_first, at_second] = common.span;
-                for (edge, here, there, span) in
-                    [(0, places[0], places[1], at_second), (1, places[1], places[0], at_first)]
-                {
-                    let edge = &mut common.edge[edge];
-                    if there < span.0 {
-                        edge.0 = here;
-                    }
-                    if there > span.1 {
-                        edge.1 = here;
-                    }
-                }
-                for (span, place) in common.span.iter_mut().zip(places) {
-                    *span = (span.0.min(place), span.1.max(place));
-                }
+            let known = self.common.iter().position(|one| (one.first, one.second) == (first, second));
+            let at = known.unwrap_or_else(|| {
+                self.common.push(Common::new((first, second), entry.time_ns[first], difference));
+                self.common.len() - 1
+            });
+            // Taps are numbered as they come: the first two wait for one another.
+            let unknown = second.checked_sub(2).and_then(|at| self.unknown.get(at));
+            let released = unknown.map_or(0, |released| released[first]);
+            let common = &mut self.common[at];
+            common.matched += 1;
+            common.compare(entry, tap, before);
+            common.extend(places, released);
+            if known.is_some() {
                 common.delay.add(entry.time_ns[first], difference);
-                common.difference = difference;
-            } else {
-                let mut common = Common {
-                    first,
-                    second,
-                    matched: 1,
-                    only: [0; 2],
-                    only_ns: [(0, 0); 2],
-                    gone: [MissingAtTap::default(); 2],
-                    largest: 0,
-                    sizes: Vec::new(),
-                    ends: Ends::default(),
-                    difference,
-                    early: Vec::new(),
-                    compared: Compared::default(),
-                    duplicates: [0; 2],
-                    span: places.map(|place| (place, place)),
-                    edge: places.map(|place| (place, place)),
-                    delay: Series::new(entry.time_ns[first], difference),
-                };
-                common.compare(entry, tap, before);
-                self.common.push(common);
             }
+            common.difference = difference;
         }
     }
 

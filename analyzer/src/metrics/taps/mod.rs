@@ -11,6 +11,8 @@ mod series;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use crate::util::definition::definitions;
 use crate::util::map::Map;
 use rocescope_common::account::{Event, FlowKey};
@@ -96,6 +98,10 @@ pub struct Collector {
     early: u32,
     /// Links seen so far, up to as many as a flow is followed on.
     links: Vec<u16>,
+    /// Taps that were announced, and the names of those seen so far, up to as many as that: a tap has several links where
+    /// its interfaces or directions have one each.
+    announced: usize,
+    names: Vec<Arc<str>>,
     index: Map<FlowKey, u32>,
     groups: Vec<(FlowKey, Group)>,
     /// Flows that began while there was one tap, after the early packets: they become groups if there is a second one.
@@ -108,6 +114,12 @@ pub struct Collector {
 impl Collector {
     /// Says how many taps there are: with two or more, packets are kept from the first on.
     pub fn expect(&mut self, taps: usize) {
+        self.announced = taps.min(MAX_TAPS);
+        self.follow(taps);
+    }
+
+    /// There are at least as many taps that a flow may pass.
+    fn follow(&mut self, taps: usize) {
         self.taps = self.taps.max(taps);
         self.group_those_alone();
     }
@@ -144,7 +156,10 @@ impl Collector {
         let link = packet.link;
         if self.links.len() < MAX_TAPS && !self.links.contains(&link) {
             self.links.push(link);
-            self.expect(self.links.len());
+            self.follow(self.links.len());
+        }
+        if self.names.len() < self.announced && !self.names.contains(&extras.tap) {
+            self.names.push(Arc::clone(&extras.tap));
         }
         let key = FlowKey { link: 0, ..extras.key };
         let first = FirstPacket { key, slot: packet.slot, link, hops: packet.hops, time_ns: packet.time_ns };
@@ -214,8 +229,9 @@ impl Collector {
         } else {
             let id =
                 1 << 63 | u64::from(packet.psn) << 32 | u64::from(packet.opcode) << 16 | u64::from(number);
-            let awaited = self.links.len() < self.taps.min(MAX_TAPS);
-            let room = WaitingRoom::new(MAX_WAITING.saturating_sub(self.waiting), awaited);
+            let awaited = self.names.len() < self.announced;
+            let room = MAX_WAITING.saturating_sub(self.waiting);
+            let room = WaitingRoom::new(room, awaited, group.overflowed);
             let tap = usize::from(tap);
             let number = group.headers.number(tap, Header::of(packet, contents));
             let arrived = TapPacket::new(id, packet.time_ns, Body::of(packet, contents), number);

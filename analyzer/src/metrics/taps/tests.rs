@@ -228,6 +228,77 @@ fn three_taps_on_one_way_have_all_packets_in_common() {
     }
 }
 
+/// Taps of a cooked capture have a link for each direction: two of three taps have four links, before the clock of the
+/// third shows any packet.
+#[test]
+fn a_tap_is_awaited_however_many_links_the_others_have() {
+    let far = i64::from(40_000u32) * 10_000;
+    let packets = (0..50_000u32).flat_map(|psn| {
+        let p = P { psn, id: (psn & 0xFFFF) as u16, time_ns: START + u64::from(psn) * 10 * US, ..DATA };
+        let answer = P { psn, time_ns: p.time_ns + 5 * US, ..ANSWER };
+        let taps = [(0, 0), (2, 1_000), (4, far)].into_iter();
+        taps.flat_map(move |(link, late_ns)| {
+            [p, answer].into_iter().zip(link..).map(move |(p, link)| P {
+                link,
+                time_ns: p.time_ns.wrapping_add_signed(late_ns),
+                ..p
+            })
+        })
+    });
+    let mut packets: Vec<P> = packets.collect();
+    packets.sort_by_key(|p| p.time_ns);
+    let (mut wire, mut collector) = (Wire::new(6), Collector::default());
+    wire.tap_of = |link| format!("tap{}", link / 2);
+    collector.expect(3);
+    for p in packets {
+        wire.pass(p, |packet, extras| collector.packet(packet, extras, None));
+    }
+    let pairs = collector.metrics();
+    let matched = |links| {
+        let pair = pairs.iter().find(|pair| pair.key.dest_qp == DATA.qp && pair.links == links).unwrap();
+        (pair.matched, pair.only)
+    };
+    assert_eq!([matched([0, 2]), matched([0, 4])], [(50_000, [0, 0]); 2]);
+}
+
+/// A tap that never shows a packet: those that both others saw do not wait for it without end.
+#[test]
+fn a_tap_without_packets_is_not_awaited_for_ever() {
+    let (mut wire, mut collector) = (Wire::new(3), Collector::default());
+    collector.expect(3);
+    for psn in 0..500_000u32 {
+        let packet = P { psn, id: (psn & 0xFFFF) as u16, time_ns: START + u64::from(psn) * US, ..DATA };
+        for p in both(packet, 500, 0) {
+            wire.pass(p, |packet, extras| collector.packet(packet, extras, None));
+        }
+    }
+    let pairs = collector.metrics();
+    assert_eq!((pairs[0].matched, pairs[0].only), (500_000, [0, 0]));
+    let used = collector.groups[0].1.used;
+    assert!(used < MAX_WAITING / 8, "{used} packets that both saw wait for a third tap");
+}
+
+/// The clock of the first tap on the way is behind by more packets than wait for it. It shows them later, and those that
+/// were lost between the others still wait then: what lies between two of these was not lost before the others.
+#[test]
+fn packets_that_left_before_a_tap_showed_them_are_not_lost_there() {
+    let far = i64::from(40_000u32) * 10_000;
+    let packets = (0..60_000u32).flat_map(|psn| {
+        let time_ns = START + SECOND + u64::from(psn) * 10 * US;
+        let p = P { psn, id: (psn & 0xFFFF) as u16, time_ns, ..DATA };
+        let late = P { link: 2, time_ns: time_ns.wrapping_add_signed(far), ..p };
+        [Some(p), (psn % 100 != 50).then_some(P { link: 1, ..p }), Some(late)]
+    });
+    // Another flow has passed all three.
+    let other = (0..3).map(|link| P { link, qp: 99, time_ns: START, ..DATA });
+    let pairs = collect(packets.flatten().chain(other).collect(), 3);
+    let own = pairs.iter().filter(|pair| pair.key.dest_qp == DATA.qp);
+    let mut only: Vec<_> = own.map(|pair| (pair.links.contains(&2), pair.only.iter().sum::<u64>())).collect();
+    only.sort_unstable();
+    // Of the last 20,000 packets, what the first and the third have in common is known.
+    assert_eq!(only, [(false, 600), (true, 0), (true, 200)]);
+}
+
 /// Interfaces of one capture are not known before they show a packet.
 #[test]
 fn a_tap_that_shows_up_later_has_seen_the_first_packet_too() {
