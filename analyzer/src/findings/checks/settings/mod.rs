@@ -217,14 +217,17 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
         let Some(first) = flows.first().filter(|most| most.bytes >= limits.min_bytes) else { continue };
         let smallest = flows.iter().filter_map(|flow| flow.path_mtu).min();
         let by_hosts = severity == Severity::Warning && !at_port;
-        let most = if by_hosts { largest.of_hosts(first) } else { largest.on_link(first) };
+        let of_hosts = flows.iter().map(|flow| largest.of_hosts(flow)).max().unwrap_or(0);
+        let most = if by_hosts { of_hosts } else { largest.on_link(first) };
         let interface = port(first);
         let largest_small = flows.iter().filter_map(|flow| flow.path_mtu).max();
         let mtu = from_to(smallest.unwrap_or(0), largest_small.unwrap_or(0));
-        let users = plural(dedup::count(flows.iter().copied()), "data flow");
+        let count = dedup::count(flows.iter().copied());
+        let users = plural(count, "data flow");
         let is_larger = most >= smallest.unwrap_or(0).saturating_mul(limits.larger);
         let room = match interface {
             Some(port) if at_port => format!(" (interface MTU {port} allows {})", path_mtu_of(port)),
+            _ if by_hosts && count > 1 => format!(" (their hosts use up to {most})"),
             _ if by_hosts => format!(" (its hosts use up to {most})"),
             _ if is_larger => format!(" (other hosts on the link: {most})"),
             _ => String::new(),

@@ -71,6 +71,25 @@ fn a_small_mtu_is_a_warning_only_where_one_of_its_hosts_uses_a_larger_one() {
     }
 }
 
+/// The flow with the most bytes is not the one whose hosts use the largest.
+#[test]
+fn the_largest_path_mtu_is_that_of_the_hosts_of_all_small_flows() {
+    let pairs = [
+        ("10.0.0.1", "10.0.0.2", 512, 9_000_000),
+        ("10.0.0.3", "10.0.0.2", 1024, 900_000),
+        ("10.0.0.4", "10.0.0.5", 1024, 5_000_000),
+        ("10.0.0.4", "10.0.0.6", 4096, 5_000_000),
+    ];
+    let flows = (0..).zip(pairs).map(|(qp, (src, dst, mtu, bytes))| {
+        (fixtures::key(0, src, dst, 100 + qp), Stats { mtu, ..bulk(bytes) })
+    });
+    let sample = fixtures::sample(vec![fixtures::link("eth0", None)], flows.collect());
+    let found = found(&sample, &Options::default());
+    let beside = found.iter().find(|one| one.id == "mtu.small" && one.severity == Severity::Warning).unwrap();
+    let title = "Small path MTU: 512 to 1024 bytes in 2 data flows (their hosts use up to 4096)";
+    assert_eq!((beside.title.as_str(), &beside.evidence["largest_path_mtu"]), (title, &4096.into()));
+}
+
 #[test]
 fn a_small_mtu_is_a_warning_on_a_jumbo_port() {
     let on = |interface, mtu| {
