@@ -38,6 +38,7 @@ use crate::util::map::Map;
 use crate::util::time::nanos;
 use duplicates::Verdict;
 use icrc::Contents;
+use loss::in_message::LinkSilence;
 use marking::ByDscp;
 use packet::{Packet, PacketExtras};
 
@@ -190,6 +191,11 @@ impl Collector {
             self.ecn.take_out(decided.slot);
             self.traffic.take_out(&decided);
         }
+    }
+
+    /// The next packet of a link ends a silence of all RoCE traffic on it.
+    pub fn silence(&mut self, link: u16, silence: LinkSilence) {
+        self.loss.silence(link, silence);
     }
 
     /// The flow of a slot was retired; the slot will be used again.

@@ -151,5 +151,6 @@ pack! {
         7 => Retransmitted, 8 => RetransmittedAfterRnr, 9 => RetransmittedAfterTimeout, 10 => Timeout, 11 => TimeoutWait,
         12 => Stall, 13 => StallWait, 14 => Silence, 15 => RnrWait, 16 => RecoveryUpstream, 17 => RecoveryDownstream,
         18 => CeMarked, 19 => Cnp, 20 => Duplicate, 21 => Doubtful, 22 => GapCapable, 23 => GapMarked, 24 => HeldUp,
+        25 => NoFrame,
     }
 }

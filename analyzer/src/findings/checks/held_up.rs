@@ -1,74 +1,221 @@
-//! Silences of everything at a tap: its clock was set, or all of the traffic was held up, which look the same.
+//! Silences of all RoCE traffic on a link that no transport timer can have ended: it was held up, or, where no other
+//! frame was captured either, the clock may have been set.
+
+use std::collections::BTreeMap;
 
 use super::ends;
 use crate::analysis::{Facts, Flow};
+use crate::findings::command::ethernet;
 use crate::findings::title::{pair, short, title};
-use crate::findings::{ByHand, Commands, Entry, Episode, Input, Place, Raise, Severity};
+use crate::findings::{ByHand, Commands, Entry, Episode, Finding, Input, Place, Raise, Severity};
 use crate::metrics::loss::in_message::is_but_for;
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::util::map::Map;
-use crate::util::units;
+use crate::util::units::{self, plural};
 
-/// Times in which nothing passed a link while messages stood on it, and that no timer can have ended, by link.
-pub(super) struct HeldUp<'a>(Map<&'a str, Vec<(u64, u64)>>);
+/// Times from one packet to the next, in order, each with whether the clock may have been set meanwhile.
+type Silences = BTreeMap<(u64, u64), bool>;
+
+/// Times in which no RoCE packet passed a link while messages stood on it, and that no timer can have ended, by link.
+pub(super) struct HeldUp<'a>(Map<&'a str, Silences>);
+
+const fn length((from_ns, to_ns): (u64, u64)) -> u64 {
+    to_ns.saturating_sub(from_ns)
+}
 
 impl<'a> HeldUp<'a> {
     pub(super) fn of(facts: &'a Facts) -> Self {
-        let mut links: Map<&str, Vec<(u64, u64)>> = Map::default();
+        let mut links: Map<&str, Silences> = Map::default();
         for flow in &facts.flows {
+            let no_frame = flow.intervals.of(Signal::NoFrame);
             for one in flow.intervals.of(Signal::HeldUp) {
-                let own = links.entry(&flow.link).or_default();
-                if !own.contains(&(one.first_ns, one.last_ns)) {
-                    own.push((one.first_ns, one.last_ns));
-                }
+                let silence = (one.first_ns, one.last_ns);
+                let may_be_clock =
+                    no_frame.iter().any(|all| is_but_for(silence, (all.first_ns, all.last_ns)));
+                *links.entry(&flow.link).or_default().entry(silence).or_default() |= may_be_clock;
             }
         }
-        links.values_mut().for_each(|own| own.sort_unstable());
         Self(links)
-    }
-
-    /// Those of a link, in order.
-    fn on(&self, link: &str) -> &[(u64, u64)] {
-        self.0.get(link).map_or(&[], Vec::as_slice)
     }
 
     /// True if the flow has no other silence in mid-message.
     pub(super) fn explains(&self, flow: &Flow) -> bool {
-        let held_up = self.on(&flow.link);
+        let Some(held_up) = self.0.get(flow.link.as_str()) else { return false };
         let stalls: u64 = flow.intervals.of(Signal::Stall).iter().map(|one| one.count).sum();
-        let is_one = |silence: (u64, u64)| held_up.iter().any(|all| is_but_for(silence, *all));
+        let is_one = |silence: (u64, u64)| held_up.keys().any(|all| is_but_for(silence, *all));
         let silences = flow.intervals.of(Signal::Silence).iter();
         silences.filter(|one| is_one((one.first_ns, one.last_ns))).count() as u64 >= stalls
     }
 
-    /// The finding about flows that were held up with everything else on their link.
-    pub(super) fn raise(&self, entry: &Entry, input: &Input<'_>, flows: &[&Flow]) -> Option<Raise> {
-        let first = flows.first()?;
-        let silences = self.on(&first.link);
-        let own: Vec<&Flow> = flows.iter().copied().filter(|flow| flow.link == first.link).collect();
-        let length = |(from_ns, to_ns): &(u64, u64)| to_ns.saturating_sub(*from_ns);
-        let longest = silences.iter().map(length).max()?;
-        let (requester, responder) = ends::of_data(input, own.iter().copied());
-        let diagnosis = format!("Clock set, or all traffic held up for {}", units::duration(longest));
-        let parts = [format!(", {}", short(&first.link)), pair(first.src, first.dst)];
-        let episode = |&(first_ns, last_ns): &(u64, u64)| Episode { first_ns, last_ns, peak: None };
-        let here = Commands::on(input, &first.link);
-        let raise = Raise::new(entry, Severity::Warning, title(diagnosis, parts))
-            .timeouts(Some(0))
-            .evidence("stalls", silences.len())
-            .evidence("shortest_ns", silences.iter().map(length).min())
-            .evidence("longest_ns", longest)
-            .evidence("queue_pairs", own.len())
-            .flows(own)
-            .place(Place::of(input, first))
-            .ends(requester, responder)
-            .episodes(silences.iter().map(episode).collect())
-            .caveat("One tap cannot distinguish the two. No transport timer expired: senders went on without going back to what was not acknowledged.")
-            .step(
-                "Check whether the clock of the capturing host was set at that time (chronyc, journalctl).",
-                ByHand::Varies,
-            )
-            .step("If it was not, look for PFC pauses of the port at that time.", here.nic_counters());
-        Some(raise)
+    /// The findings about flows that were held up with all others on their link, one for each link. `enough`: this
+    /// number of silences, of this length in all, is worth one.
+    pub(super) fn raise(
+        &self,
+        entry: &Entry,
+        (input, flows): (&Input<'_>, &[&Flow]),
+        enough: impl Fn(u64, u64) -> bool,
+        found: &mut Vec<Finding>,
+    ) {
+        let mut links: BTreeMap<&str, Vec<&Flow>> = BTreeMap::new();
+        for flow in flows {
+            links.entry(&flow.link).or_default().push(flow);
+        }
+        for (link, flows) in links {
+            let Some(silences) = self.0.get(link) else { continue };
+            let waited_ns: u64 = silences.keys().map(|one| length(*one)).sum();
+            if enough(silences.len() as u64, waited_ns)
+                && let Some(raise) = of_link(entry, input, silences, &flows)
+            {
+                raise.into(found);
+            }
+        }
+    }
+}
+
+/// The finding about the silences of a link.
+fn of_link(entry: &Entry, input: &Input<'_>, silences: &Silences, flows: &[&Flow]) -> Option<Raise> {
+    let first = flows.first()?;
+    let lengths = || silences.keys().map(|one| length(*one));
+    let longest = lengths().max()?;
+    let (requester, responder) = ends::of_data(input, flows.iter().copied());
+    let others_passed = silences.values().filter(|may_be_clock| !**may_be_clock).count();
+    let diagnosis = if others_passed == 0 {
+        format!("Clock set, or all traffic held up for {}", units::duration(longest))
+    } else {
+        let fabric = if input.facts.is_infiniband() { "InfiniBand" } else { "RoCE" };
+        format!("No {fabric} packet passed for {}", units::duration(longest))
+    };
+    let parts = [format!(", {}", short(&first.link)), pair(first.src, first.dst)];
+    let episode = |&(first_ns, last_ns): &(u64, u64)| Episode { first_ns, last_ns, peak: None };
+    let here = Commands::on(input, &first.link);
+    let mut raise = Raise::new(entry, Severity::Warning, title(diagnosis, parts))
+        .timeouts(Some(0))
+        .evidence("stalls", silences.len())
+        .evidence("shortest_ns", lengths().min())
+        .evidence("longest_ns", longest)
+        .evidence("queue_pairs", flows.len())
+        .flows(flows.iter().copied())
+        .place(Place::of(input, first))
+        .ends(requester, responder)
+        .episodes(silences.keys().map(episode).collect())
+        .caveat(format!(
+            "{} No transport timer expired: senders went on without going back to what was not acknowledged.",
+            about_clock(others_passed, silences.len())
+        ));
+    let pauses = if others_passed == silences.len() {
+        "Look for PFC pauses of the port at that time."
+    } else {
+        raise = raise.step(
+            "Check whether the clock of the capturing host was set at that time (chronyc, journalctl).",
+            ByHand::Varies,
+        );
+        "If it was not, look for PFC pauses of the port at that time."
+    };
+    Some(raise.step(pauses, ethernet(here.nic_counters())))
+}
+
+/// What other frames say of the clock, in this number of the silences.
+fn about_clock(others_passed: usize, silences: usize) -> String {
+    match others_passed {
+        0 => "One tap cannot distinguish the two.".to_owned(),
+        _ if others_passed == silences => "Other frames passed meanwhile: the clock was not set.".to_owned(),
+        _ => format!(
+            "Other frames passed in {others_passed} of {}: the clock was not set then.",
+            plural(silences as u64, "silence")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::analysis::fixtures::{START, link};
+    use crate::analysis::{Facts, Options};
+    use crate::findings::checks::timeouts::tests::stalls;
+    use crate::findings::tests::found;
+    use crate::findings::{Finding, Input, Limits, check};
+    use crate::metrics::loss::signal_intervals::{Interval, Signal};
+    use crate::sample::Sample;
+    use crate::util::time::NS_PER_MS as MS;
+
+    fn silence((from, to): (u64, u64)) -> Interval {
+        let (first_ns, last_ns) = (START + from * MS, START + to * MS);
+        Interval { first_ns, last_ns, count: 1, ..Interval::default() }
+    }
+
+    /// Two flows that are silent in mid-message from 1,000 to 1,300 ms. Of the second, no RoCE packet passes its link
+    /// at times, and no frame at all at others.
+    fn sample(roce: &[(u64, u64)], frames: &[(u64, u64)]) -> Sample {
+        let mut sample = stalls(1_000, 1_000);
+        let flows = &mut sample.metrics.loss.as_mut().unwrap().intervals.flows;
+        for flow in flows.values_mut().filter(|flow| !flow.is_empty()) {
+            *flow = flow.clone().with(Signal::Silence, vec![silence((1_000, 1_300))]);
+        }
+        let all = |times: &[(u64, u64)]| times.iter().copied().map(silence).collect();
+        let flow = flows.get_mut(&7).unwrap();
+        *flow = flow.clone().with(Signal::HeldUp, all(roce)).with(Signal::NoFrame, all(frames));
+        sample
+    }
+
+    fn timeouts(sample: &Sample) -> Vec<Finding> {
+        let found = found(sample, &Options::default());
+        found.into_iter().filter(|one| one.id == "retry.timeouts").collect()
+    }
+
+    #[test]
+    fn a_silence_of_every_frame_may_be_a_clock_that_is_set() {
+        let one = |roce, frames: &[(u64, u64)]| timeouts(&sample(&[roce], frames)).remove(0);
+        let clock = |one: &Finding| one.steps.iter().any(|step| step.text.contains("clock"));
+        let all = one((1_001, 1_300), &[(1_001, 1_299)]);
+        assert!(all.title.starts_with("Clock set, or all traffic held up for 299 ms, eth0"), "{}", all.title);
+        assert!(all.is_problem() && clock(&all));
+        let before = one((1_100, 1_300), &[(1_100, 1_300)]);
+        assert!(before.is_problem() && before.title.starts_with("2 stalls"), "{}", before.title);
+        // Other frames: none is silent as long, or they end the silence.
+        for frames in [vec![], vec![(1_001, 1_190)], vec![(1_110, 1_300)]] {
+            let others = one((1_001, 1_300), &frames);
+            assert!(others.title.starts_with("No RoCE packet passed for 299 ms, eth0"), "{}", others.title);
+            assert!(others.is_problem() && !clock(&others), "{:?}", others.steps);
+            assert!(others.caveats[0].starts_with("Other frames passed meanwhile"), "{:?}", others.caveats);
+        }
+    }
+
+    #[test]
+    fn a_link_with_silences_of_both_kinds_names_the_clock_as_a_cause_of_some() {
+        let sample = sample(&[(1_000, 1_300), (2_000, 2_200)], &[(2_000, 2_200)]);
+        let one = timeouts(&sample).remove(0);
+        assert!(one.title.starts_with("No RoCE packet passed for 300 ms"), "{}", one.title);
+        assert!(one.caveats[0].starts_with("Other frames passed in 1 of 2 silences"), "{:?}", one.caveats);
+        assert!(one.steps[0].text.contains("clock"), "{:?}", one.steps);
+    }
+
+    #[test]
+    fn each_link_has_a_finding_of_its_own() {
+        let mut sample = sample(&[(1_000, 1_300)], &[]);
+        sample.links = vec![link("rail0", None), link("rail1", None)];
+        let second = sample.flows.iter_mut().find(|flow| flow.slot == 7).unwrap();
+        second.key.link = 1;
+        let first = sample.metrics.loss.as_mut().unwrap().intervals.flows.get_mut(&0).unwrap();
+        *first = first.clone().with(Signal::HeldUp, vec![silence((1_000, 1_300))]);
+        let found = timeouts(&sample);
+        let titles: Vec<&str> = found.iter().map(|one| one.title.as_str()).collect();
+        let expected = ["rail0", "rail1"].map(|link| format!("No RoCE packet passed for 300 ms, {link}"));
+        for start in &expected {
+            assert!(titles.iter().any(|title| title.starts_with(start)), "{titles:?}");
+        }
+        assert_eq!(titles.len(), 2);
+        assert!(found.iter().all(|one| one.evidence["queue_pairs"] == 1), "{found:?}");
+    }
+
+    #[test]
+    fn silences_below_both_thresholds_are_no_finding() {
+        let sample = sample(&[(1_000, 1_300)], &[]);
+        let found = |timeouts, timeout_wait_ms| {
+            let mut limits = Limits::default();
+            (limits.retry.timeouts, limits.retry.timeout_wait_ms) = (timeouts, timeout_wait_ms);
+            let facts = Facts::of(&sample, &Options::default());
+            let found = check(&Input { sample: &sample, facts: &facts, limits: &limits });
+            found.iter().filter(|one| one.id == "retry.timeouts").count()
+        };
+        assert_eq!([found(3, 300), found(1, 10_000), found(3, 301), found(3, 10_000)], [1, 1, 0, 0]);
     }
 }

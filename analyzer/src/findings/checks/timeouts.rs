@@ -70,8 +70,9 @@ pub(super) const TIMEOUTS: Entry = Entry {
                - If the path dies between the sender and the tap, no retransmission need pass the tap: silences of at least 100 ms in mid-message, which no gap and no retransmission \
                ends, count where two QPs of the same hosts show them at the same time, or where one lasts for retry.stall_ms and retry.stall_paces times the longest other silence that \
                its flow has in mid-message (`stalls`; not live).\n\
-               - If nothing at all passed the link meanwhile, and a sender then went on without going back to what was not acknowledged, no timer expired: the clock of the capture was set, or \
-               everything was held up. These are a finding of their own.\n\
+               - If no RoCE packet passed the link meanwhile, in either direction, and a sender then went on without going back to what was not acknowledged, no timer expired: all RoCE \
+               traffic was held up. If no other frame of the interface was captured either, the clock may have been set. Each such link has a finding of its own, by the same two thresholds \
+               (not live).\n\
                - One that has not ended counts until the latest data packet of its link. A pause between messages is the job's own.\n\
                \n\
                Figures are those of the latest episode ({EPISODE_GAP_NS} without a timeout end one); of several episodes, shortest and longest silence are those of all, and lost ACKs are not known. \
@@ -108,7 +109,7 @@ fn stalls_alone(input: &Input<'_>, flow: &Flow) -> bool {
 
 /// Flows that fall silent in mid-message together with another flow of the same hosts, or alone for very long, without
 /// a retransmission at any tap: the lost packets did not reach this tap, and pass it for the first time after the
-/// timeout. Before them those that were held up with everything else on their link.
+/// timeout. Before them those that were held up with all others on their link.
 fn stalled<'a>(
     input: &Input<'a>,
     held_up: &HeldUp<'_>,
@@ -212,9 +213,10 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let mut all: Vec<&Flow> = deduplicated(nearest, timeouts).into_iter().map(|(flow, _)| flow).collect();
     let silences = HeldUp::of(input.facts);
     let (held_up, stalled) = stalled(input, &silences, timeouts);
-    if let Some(raise) = silences.raise(&TIMEOUTS, input, &held_up) {
-        raise.into(found);
-    }
+    let enough = |count: u64, waited_ns: u64| {
+        count >= limits.timeouts.max(1) || waited_ns >= limits.timeout_wait_ms.saturating_mul(NS_PER_MS)
+    };
+    silences.raise(&TIMEOUTS, (input, &held_up), enough, found);
     let periods = if stalled.is_empty() {
         timed(&all, Signal::Timeout, timeouts)
     } else {
@@ -247,9 +249,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         flows.sort_by_key(|one| (Reverse(one.waited_ns), one.flow.src, one.flow.dst, one.flow.dest_qp));
         let waited: u64 = flows.iter().map(|one| one.waited_ns).sum();
         let count: u64 = flows.iter().map(|one| one.timeouts + one.stalls).sum();
-        let enough =
-            count >= limits.timeouts.max(1) || waited >= limits.timeout_wait_ms.saturating_mul(NS_PER_MS);
-        (enough && count > 0).then_some((flows, Some(count as f64)))
+        (count > 0 && enough(count, waited)).then_some((flows, Some(count as f64)))
     };
     if let Some(judged) = latest(&periods, run(all.iter().copied()), judge) {
         raise(input, &judged, found);
@@ -361,7 +361,7 @@ fn raise(input: &Input<'_>, judged: &Evaluated<Vec<TimedOut<'_>>>, found: &mut V
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use crate::analysis::fixtures::{START, key, stats};
     use crate::analysis::traffic::step_at;
     use crate::analysis::{Facts, Options};
@@ -472,7 +472,7 @@ mod tests {
     }
 
     /// Two QPs of the same hosts that are silent in mid-message, at second `first` and `second`, for 0.3 s each.
-    fn stalls(first: u64, second: u64) -> Sample {
+    pub(in crate::findings::checks) fn stalls(first: u64, second: u64) -> Sample {
         let of = |at: u64| {
             let until = |count| Interval {
                 first_ns: START + at * MS,
@@ -499,31 +499,6 @@ mod tests {
         assert!(found.title.starts_with("2 stalls within a message cost 600 ms"), "{}", found.title);
         assert_eq!((&found.evidence["timeouts"], &found.evidence["stalls"]), (&0.into(), &2.into()));
         assert_eq!(by_id(&stalls(1_000, 1_300), "retry.timeouts"), None, "not at the same time");
-    }
-
-    #[test]
-    fn a_silence_of_everything_on_the_link_may_be_a_clock_that_is_set() {
-        let silence = |from: u64, to: u64| Interval {
-            first_ns: START + from * MS,
-            last_ns: START + to * MS,
-            count: 1,
-            ..Interval::default()
-        };
-        let found = |own: (u64, u64), all: (u64, u64)| {
-            let mut sample = stalls(1_000, 1_000);
-            for flow in sample.metrics.loss.as_mut().unwrap().intervals.flows.values_mut() {
-                if !flow.is_empty() {
-                    *flow = flow.clone().with(Signal::Silence, vec![silence(own.0, own.1)]);
-                }
-            }
-            let flow = sample.metrics.loss.as_mut().unwrap().intervals.flows.get_mut(&7).unwrap();
-            *flow = flow.clone().with(Signal::HeldUp, vec![silence(all.0, all.1)]);
-            by_id(&sample, "retry.timeouts").unwrap()
-        };
-        let all = found((1_000, 1_300), (1_001, 1_300));
-        assert!(all.title.starts_with("Clock set, or all traffic held up for 299 ms"), "{}", all.title);
-        let before = found((1_000, 1_300), (1_100, 1_300));
-        assert!(before.is_problem() && before.title.starts_with("2 stalls"), "{}", before.title);
     }
 
     #[test]

@@ -201,12 +201,15 @@ fn a_silence_in_mid_message_is_noted_and_one_between_messages_is_not() {
     }
 }
 
-/// Nothing passes for 700 ms in mid-message: the clock was set, unless a timer may have ended the silence.
+/// No RoCE packet passes for 700 ms in mid-message: all are held up, unless a timer may have ended the silence. The
+/// clock may have been set where no frame of another kind passes either.
 #[test]
-fn a_silence_of_all_that_no_timer_can_have_ended_may_be_none() {
+fn a_silence_of_all_that_no_timer_can_have_ended() {
     #[derive(Clone, Copy, PartialEq, Debug)]
     enum Case {
         Unacknowledged,
+        NoFrame,
+        FramesForLonger,
         Acknowledged,
         AcknowledgedMeanwhile,
         OthersGoOn,
@@ -222,6 +225,7 @@ fn a_silence_of_all_that_no_timer_can_have_ended_may_be_none() {
             scene.answer(111, 0x1F);
         }
         let before_ns = scene.now_ns;
+        let mut since_ns = before_ns;
         for meanwhile in 0..7 {
             scene.now_ns += 100 * MS - 10 * US;
             match case {
@@ -231,18 +235,35 @@ fn a_silence_of_all_that_no_timer_can_have_ended_may_be_none() {
                     scene.pass(P { qp: 99, psn: 5 + meanwhile, ..DATA });
                     scene.slots = slots;
                 }
-                _ => scene.now_ns += 10 * US,
+                _ => {
+                    scene.now_ns += 10 * US;
+                    continue;
+                }
             }
+            since_ns = scene.now_ns;
+        }
+        let until_ns = scene.now_ns + 10 * US;
+        let any_ns = match case {
+            Case::NoFrame => Some((since_ns + 99 * MS, until_ns)),
+            Case::FramesForLonger => Some((since_ns + 100 * MS, until_ns)),
+            _ => None,
+        };
+        if until_ns - since_ns >= in_message::STALL_NS {
+            scene.collector.silence(DATA.link, LinkSilence { roce_ns: (since_ns, until_ns), any_ns });
         }
         scene.send(if case == Case::GoesBack { 100..120 } else { 112..120 }, &[]);
         let intervals = scene.collector.metrics().intervals;
-        let found = intervals.flows.get(&scene.slot).map_or(&[][..], |flow| flow.of(Signal::HeldUp));
-        assert!(found.iter().all(|one| one.first_ns == before_ns), "{case:?}");
-        found.len()
+        let flow = intervals.flows.get(&scene.slot).cloned().unwrap_or_default();
+        assert!(flow.of(Signal::HeldUp).iter().all(|one| one.first_ns == before_ns), "{case:?}");
+        [Signal::HeldUp, Signal::NoFrame].map(|signal| flow.of(signal).len())
     };
-    assert_eq!(held_up(Case::Unacknowledged), 1);
+    for (case, expected) in
+        [(Case::Unacknowledged, [1, 0]), (Case::NoFrame, [1, 1]), (Case::FramesForLonger, [1, 0])]
+    {
+        assert_eq!(held_up(case), expected, "{case:?}");
+    }
     for case in [Case::Acknowledged, Case::AcknowledgedMeanwhile, Case::OthersGoOn, Case::GoesBack] {
-        assert_eq!(held_up(case), 0, "{case:?}");
+        assert_eq!(held_up(case), [0, 0], "{case:?}");
     }
 }
 

@@ -29,39 +29,31 @@ impl InMessage {
     }
 }
 
-/// Times in which nothing passed a link, as long as a stall: the latest of each link.
-#[derive(Debug, Default)]
-pub(super) struct LinkSilences(Vec<LinkSilence>);
-
-#[derive(Clone, Copy, Debug, Default)]
-struct LinkSilence {
-    last_ns: u64,
-    latest: Option<(u64, u64)>,
+/// A time as long as a stall in which no RoCE packet passed a link, in either direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkSilence {
+    /// From the packet before to the packet behind it, Unix nanoseconds.
+    pub roce_ns: (u64, u64),
+    /// The latest time as long as a stall in which no frame of any kind was captured on the interface.
+    pub any_ns: Option<(u64, u64)>,
 }
 
+/// The latest silence of each link.
+#[derive(Debug, Default)]
+pub(super) struct LinkSilences(Vec<Option<LinkSilence>>);
+
 impl LinkSilences {
-    /// A packet passes.
-    #[inline(always)]
-    pub(super) fn pass(&mut self, link: u16, now_ns: u64) {
-        match self.0.get_mut(usize::from(link)) {
-            Some(one) => {
-                let before_ns = std::mem::replace(&mut one.last_ns, now_ns);
-                if now_ns.saturating_sub(before_ns) >= STALL_NS && before_ns > 0 {
-                    one.latest = Some((before_ns, now_ns));
-                }
-            }
-            None => self.open(link, now_ns),
+    /// A silence of a link has ended.
+    pub(super) fn ended(&mut self, link: u16, silence: LinkSilence) {
+        let at = usize::from(link);
+        if self.0.len() <= at {
+            self.0.resize(at + 1, None);
         }
+        self.0[at] = Some(silence);
     }
 
-    #[cold]
-    fn open(&mut self, link: u16, now_ns: u64) {
-        self.0.resize(usize::from(link) + 1, LinkSilence::default());
-        self.0[usize::from(link)].last_ns = now_ns;
-    }
-
-    fn latest(&self, link: u16) -> Option<(u64, u64)> {
-        self.0.get(usize::from(link))?.latest
+    fn latest(&self, link: u16) -> Option<LinkSilence> {
+        *self.0.get(usize::from(link))?
     }
 }
 
@@ -111,10 +103,11 @@ impl Collector {
             self.intervals.stalled(number, (from_ns, to_ns), counts);
         }
         let of_link = self.intervals.link(number).and_then(|link| self.silences.latest(link));
-        if let Some(all) = of_link.filter(|all| is_but_for((from_ns, to_ns), *all))
-            && self.is_held_up(psn, reverse, all.0)
+        if let Some(all) = of_link.filter(|all| is_but_for((from_ns, to_ns), all.roce_ns))
+            && self.is_held_up(psn, reverse, all.roce_ns.0)
         {
-            self.intervals.held_up(number, all);
+            let no_frame = all.any_ns.filter(|any_ns| is_but_for(all.roce_ns, *any_ns));
+            self.intervals.held_up(number, all.roce_ns, no_frame);
         }
     }
 

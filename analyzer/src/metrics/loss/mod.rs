@@ -64,7 +64,7 @@ use arrival::{Arrival, Nak, Request};
 use cause::SEVERAL_ACKS;
 pub use cause::{PSN_WINDOW, TIMEOUT_PAUSE_NS};
 pub use episode::Episodes;
-use in_message::LinkSilences;
+use in_message::{LinkSilence, LinkSilences};
 use parallel::{Member, Parallel};
 pub use result::{GivenUp, Metrics, NakTally, Naks, OTHER_CODES, Retransmission, is_in_vain};
 pub use retired::RetiredLoss;
@@ -264,7 +264,6 @@ impl Collector {
         if self.intervals.is_due(packet.time_ns) {
             self.intervals.mark(packet.time_ns, self.slots.iter().map(|slot| slot.counts));
         }
-        self.silences.pass(packet.link, packet.time_ns);
         let op = Op::of(packet.opcode);
         if op.any(Op::REQUEST | Op::RESPONSE) {
             self.sequence(packet, op, reverse);
@@ -289,6 +288,11 @@ impl Collector {
             let counts = self.counts(packet.slot);
             self.intervals.note(packet.slot, Signal::Cnp, (packet.time_ns, packet.time_ns), 1, counts);
         }
+    }
+
+    /// The next packet of a link ends a silence of all RoCE traffic on it.
+    pub fn silence(&mut self, link: u16, silence: LinkSilence) {
+        self.silences.ended(link, silence);
     }
 
     /// The flow of a slot was retired.

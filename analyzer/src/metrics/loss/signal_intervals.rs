@@ -71,9 +71,11 @@ pub enum Signal {
     StallWait,
     /// The latest silences of both, each by itself: from the packet before to the packet behind it.
     Silence,
-    /// The latest times, each by itself, in which nothing passed the link of a flow that stands within a message and
-    /// whose timer cannot have ended it: the clock of the capture was set, or everything was held up.
+    /// The latest times, each by itself, in which no RoCE packet passed the link of a flow that stands within a message
+    /// and whose timer cannot have ended it.
     HeldUp,
+    /// Parts of these in which no frame of any kind was captured on the interface: its clock may have been set.
+    NoFrame,
     /// From RNR NAKs to the retransmissions they delay, nanoseconds.
     RnrWait,
     /// Length of episodes of loss upstream, nanoseconds.
@@ -134,7 +136,8 @@ impl FlowSignalIntervals {
         let all = self.0.as_deref().map_or(&[][..], Vec::as_slice).iter();
         // A silence has no count of its own.
         let own = all.filter(move |(signal, _)| {
-            !matches!(signal, Signal::Silence | Signal::HeldUp) && (*signal == Signal::CeMarked) == capable
+            !matches!(signal, Signal::Silence | Signal::HeldUp | Signal::NoFrame)
+                && (*signal == Signal::CeMarked) == capable
         });
         let ends = |interval: &Interval| {
             [(interval.first_ns, interval.at_first), (interval.last_ns, interval.at_last)]
@@ -439,9 +442,14 @@ impl Recorder {
         self.flows.entry(slot).or_default().add_silence(Signal::Silence, times);
     }
 
-    /// Nothing passed the link of a flow between two times; see [`Signal::HeldUp`].
-    pub(super) fn held_up(&mut self, slot: u32, times: (u64, u64)) {
-        self.flows.entry(slot).or_default().add_silence(Signal::HeldUp, times);
+    /// No RoCE packet passed the link of a flow between two times, and no frame of any kind between two others; see
+    /// [`Signal::HeldUp`] and [`Signal::NoFrame`].
+    pub(super) fn held_up(&mut self, slot: u32, roce_ns: (u64, u64), no_frame_ns: Option<(u64, u64)>) {
+        let flow = self.flows.entry(slot).or_default();
+        flow.add_silence(Signal::HeldUp, roce_ns);
+        if let Some(times) = no_frame_ns {
+            flow.add_silence(Signal::NoFrame, times);
+        }
     }
 
     /// The link of a flow.

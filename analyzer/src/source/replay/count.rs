@@ -72,12 +72,15 @@ impl Counts {
             // What is constant here takes branches out of the parser.
             (link, parse_into::<Full>(&data, Meta::ethernet(wire_len), &mut (), frame))
         } else {
-            self.other_layer(links, interface, (wire_len, data), frame)
+            self.other_layer(links, at, (wire_len, data), frame)
         };
-        self.metrics.frame(link, ts_ns);
         match parsed {
-            Ok(()) => self.packet(links, link, ts_ns, frame, data),
+            Ok(()) => {
+                self.metrics.roce(links, link, ts_ns);
+                self.packet(links, link, ts_ns, frame, data);
+            }
             Err(reason) => {
+                self.metrics.other(link, ts_ns);
                 if matches!(reason, SkipReason::MacControl | SkipReason::Lldp) {
                     self.metrics.control(link, ts_ns, data);
                 }
@@ -91,10 +94,11 @@ impl Counts {
     fn other_layer(
         &mut self,
         links: &mut TapLinks,
-        interface: u32,
+        (interface, ts_ns): (u32, u64),
         (wire_len, data): (u32, &[u8]),
         frame: &mut Frame,
     ) -> (u16, Result<(), SkipReason>) {
+        links.frame(interface, ts_ns);
         let (link, start) = links.resolve(interface, data, wire_len, &mut self.table);
         (link, start.and_then(|meta| parse_into::<Full>(&data, meta, &mut (), frame)))
     }

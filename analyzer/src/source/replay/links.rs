@@ -6,6 +6,7 @@ use rocescope_common::wire::cooked::{self, PacketDirection};
 use rocescope_common::wire::frame::Tag;
 use rocescope_common::wire::{Entry, Meta, SkipReason, infiniband};
 
+use super::silences::AnyFrame;
 use crate::source::capture::{self, Interface};
 use crate::source::flows::table::{FlowTable, MAX_LINKS};
 use crate::util::map::Map;
@@ -73,6 +74,8 @@ pub struct TapLinks {
     links: Map<LinkKey, u16>,
     keys: Map<u16, LinkKey>,
     latest: Option<(LinkKey, u16)>,
+    /// Frames of cooked captures, by label.
+    cooked: Vec<AnyFrame>,
     /// Unsupported link types that were reported, each once.
     refused: Vec<u16>,
 }
@@ -92,6 +95,7 @@ impl TapLinks {
             links: Map::default(),
             keys: Map::default(),
             latest: None,
+            cooked: Vec::new(),
             refused: Vec::new(),
         }
     }
@@ -109,6 +113,29 @@ impl TapLinks {
         // Both numbers are small.
         let index = cooked.and_then(|(index, _)| index).unwrap_or(0);
         label << 24 | (index & 0x00FF_FFFF)
+    }
+
+    /// A frame of any kind passes an interface; noted where its links are directions.
+    pub(super) fn frame(&mut self, interface: u32, time_ns: u64) {
+        let Some(KnownInterface { link: None, label, .. }) = self.known.get(interface as usize) else {
+            return;
+        };
+        let at = *label as usize;
+        if self.cooked.len() <= at {
+            self.cooked.resize(at + 1, AnyFrame::default());
+        }
+        self.cooked[at].pass(time_ns);
+    }
+
+    /// The link of the other direction, and the frames of the interface, of a link that is one direction.
+    pub(super) fn directions(&self, link: u16) -> (Option<u16>, Option<AnyFrame>) {
+        let Some((label, Some((index, direction)))) = self.keys.get(&link) else { return (None, None) };
+        let reverse = match direction {
+            PacketDirection::In => PacketDirection::Out,
+            PacketDirection::Out => PacketDirection::In,
+        };
+        let reverse = self.links.get(&(*label, Some((*index, reverse)))).copied();
+        (reverse, self.cooked.get(*label as usize).copied())
     }
 
     /// Starts the next file of the tap, whose interfaces are numbered from 0.

@@ -11,6 +11,7 @@ pub mod inputs;
 pub mod links;
 pub mod pace;
 mod run;
+mod silences;
 pub mod stream;
 pub mod tap;
 pub mod time;

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Collectors get the same packets in the same order with and without the thread, so the results are the same. Work
-//! on a packet's bytes (ICRC, control frames) runs in the counting thread, where the bytes are available.
+//! on a packet's bytes (ICRC, control frames) runs in the counting thread, where the bytes are available, and so does
+//! what frames of all kinds decide (silences of links).
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -16,7 +17,9 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use rocescope_common::wire::Frame;
 
 use super::links::TapLinks;
+use super::silences::Silences;
 use crate::metrics::icrc::Contents;
+use crate::metrics::loss::in_message::LinkSilence;
 use crate::metrics::packet::{Packet, PacketExtras};
 use crate::metrics::{Collector, Metrics, Options, control, icrc, spray};
 use crate::source::flows::table::Observed;
@@ -30,6 +33,9 @@ const DEPTH: u32 = 4;
 /// Number of batches from which a replay is long enough for a second thread.
 const LONG: u32 = 4;
 
+/// Silences of links in one batch: without a packet that is counted, none would be handed over.
+const MOST_SILENCES: usize = 1024;
+
 /// Packets, and the additional data of a few of them.
 #[derive(Debug)]
 struct Batch {
@@ -40,16 +46,40 @@ struct Batch {
     extras: Vec<(usize, PacketExtras)>,
     /// ICRC check of each packet; empty with a single tap.
     contents: Vec<Option<Contents>>,
+    /// Silences of links that have ended, with the index of the packet before which they end, in order.
+    silences: Vec<(usize, u16, LinkSilence)>,
 }
 
 impl Batch {
     fn new() -> Self {
-        Self { packets: vec![Packet::EMPTY; BATCH], len: 0, extras: Vec::new(), contents: Vec::new() }
+        Self {
+            packets: vec![Packet::EMPTY; BATCH],
+            len: 0,
+            extras: Vec::new(),
+            contents: Vec::new(),
+            silences: Vec::new(),
+        }
     }
 
-    /// Passes all packets to the collectors, then empties itself.
+    const fn is_empty(&self) -> bool {
+        self.len == 0 && self.silences.is_empty()
+    }
+
+    /// Passes everything to the collectors, then empties itself.
     fn collect(&mut self, collector: &mut Collector) {
-        let packets = self.packets.get(..self.len).unwrap_or_default();
+        let mut done = 0;
+        for (at, link, silence) in &self.silences {
+            self.collect_packets(done, *at, collector);
+            collector.silence(*link, *silence);
+            done = *at;
+        }
+        self.collect_packets(done, self.len, collector);
+        self.clear();
+    }
+
+    /// Passes the packets with these indexes.
+    fn collect_packets(&self, from: usize, to: usize, collector: &mut Collector) {
+        let packets = self.packets.get(..to).unwrap_or_default();
         let contents = |at: usize| self.contents.get(at).copied().flatten();
         let between = |from: usize, to: usize, collector: &mut Collector| {
             let packets = packets.get(from..to).unwrap_or_default();
@@ -60,22 +90,23 @@ impl Batch {
                 collector.packet_with(packet, None, contents(at));
             }
         };
-        let mut done = 0;
-        for (at, extras) in &self.extras {
+        let mut done = from;
+        let first = self.extras.partition_point(|(at, _)| *at < from);
+        for (at, extras) in self.extras.iter().skip(first).take_while(|(at, _)| *at < to) {
             between(done, *at, collector);
             if let Some(packet) = packets.get(*at) {
                 collector.packet_with(packet, Some(extras), contents(*at));
             }
             done = at + 1;
         }
-        between(done, self.len, collector);
-        self.clear();
+        between(done, to, collector);
     }
 
     fn clear(&mut self) {
         self.len = 0;
         self.extras.clear();
         self.contents.clear();
+        self.silences.clear();
     }
 }
 
@@ -116,8 +147,7 @@ pub struct MetricsWorker {
     icrc: icrc::Collector,
     spray: spray::Collector,
     control: control::Collector,
-    /// Time of the last frame of any kind, by link, Unix nanoseconds.
-    last_ns: Vec<u64>,
+    silences: Silences,
     /// Packets may pass several taps, so that their ICRC checks are compared.
     several: bool,
 }
@@ -141,32 +171,41 @@ impl MetricsWorker {
             icrc: icrc::Collector::new(options.bin_ns),
             spray: spray::Collector::default(),
             control: control::Collector::new(options.link_mbps),
-            last_ns: Vec::new(),
+            silences: Silences::default(),
             several: taps > 1,
         }
     }
 
-    /// Records the time of a frame of any kind on a link.
+    /// Records the time of a RoCE packet on a link, counted or not.
     #[inline]
-    pub fn frame(&mut self, link: u16, time_ns: u64) {
-        match self.last_ns.get_mut(usize::from(link)) {
-            Some(last) => *last = time_ns.max(*last),
-            None => self.add_link(link, time_ns),
+    pub fn roce(&mut self, tap: &TapLinks, link: u16, time_ns: u64) {
+        if let Some(before_ns) = self.silences.roce(link, time_ns) {
+            self.ended(tap, link, (before_ns, time_ns));
+        }
+    }
+
+    /// Records the time of any other frame on a link.
+    #[inline]
+    pub fn other(&mut self, link: u16, time_ns: u64) {
+        self.silences.other(link, time_ns);
+    }
+
+    /// A RoCE packet ends a silence of one direction of a link.
+    #[cold]
+    fn ended(&mut self, tap: &TapLinks, link: u16, times: (u64, u64)) {
+        let (reverse, cooked) = tap.directions(link);
+        let Some(silence) = self.silences.ended((link, reverse), times, cooked) else { return };
+        for link in [Some(link), reverse].into_iter().flatten() {
+            self.batch.silences.push((self.batch.len, link, silence));
+        }
+        if self.batch.silences.len() >= MOST_SILENCES {
+            self.hand_over();
         }
     }
 
     /// Processes a frame between link partners: MAC control or LLDP.
     pub fn control(&mut self, link: u16, time_ns: u64, data: &[u8]) {
         self.control.frame(link, time_ns, data);
-    }
-
-    #[cold]
-    fn add_link(&mut self, link: u16, time_ns: u64) {
-        self.last_ns.resize(usize::from(link) + 1, 0);
-        self.several |= link > 0;
-        if let Some(last) = self.last_ns.last_mut() {
-            *last = time_ns;
-        }
     }
 
     /// Processes a counted packet: headers and captured bytes, time, link within `tap`, and the result of counting.
@@ -185,7 +224,7 @@ impl MetricsWorker {
         *packet = Packet::new((frame, data), (time_ns, link), slot, stats, outcome);
         let trimmed = self.spray.packet(packet, frame, data);
         let contents = self.icrc.packet(packet, frame, data, trimmed);
-        if self.several {
+        if self.several || self.silences.links() > 1 {
             // Earlier packets were of a single tap.
             self.batch.contents.resize(at, None);
             self.batch.contents.push(contents);
@@ -261,7 +300,7 @@ impl MetricsWorker {
         metrics.control = Some(self.control.metrics());
         if let Some(traffic) = &mut metrics.traffic {
             // This is the only reference, so nothing is copied.
-            Arc::make_mut(traffic).frames_until(&self.last_ns);
+            Arc::make_mut(traffic).frames_until(&self.silences.last_ns());
         }
         metrics
     }
@@ -269,7 +308,7 @@ impl MetricsWorker {
     /// Passes the batch to the collectors.
     #[inline(never)]
     fn hand_over(&mut self) {
-        if self.batch.len == 0 {
+        if self.batch.is_empty() {
             return;
         }
         self.batches = self.batches.saturating_add(1);
