@@ -109,7 +109,9 @@ impl<'a> Search<'a> {
         let mut apart = 0;
         for own in pairs.into_iter().map(|pair| &self.of_pair[pair]) {
             if !own.iter().any(|hop| taken[*hop]) {
-                own.iter().for_each(|hop| taken[*hop] = true);
+                for hop in own {
+                    taken[*hop] = true;
+                }
                 apart += 1;
             }
         }
