@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::{End, Evidence, Excess, Finding, Hop, Problem, StepDelay, entry, ids, title};
+use super::{DataEnd, End, Evidence, Excess, Finding, Hop, Problem, StepDelay, entry, ids, title};
 use crate::analysis::link_name;
 use crate::sample::Address;
 use crate::util::layout::{plain, tap_name};
@@ -14,37 +14,16 @@ use crate::util::units::{self, plural};
 const FLOWS: usize = 3;
 /// Evidence values that are lower bounds if `lower_bound` is true.
 const AT_LEAST: [&str; 3] = ["loss_ratio", "worst_ratio", "lost"];
+/// Packets that ratios of an episode are of: those of its time, which the run has more of.
+const OF_EPISODE: [&str; 2] = ["packets", "ecn_capable_packets"];
+/// Label of the steps that wait for a straggler.
+const DELAYED: &str = "steps delayed by it";
+/// Label of links with their bytes.
+const BY_LINK: &str = "bytes by link";
 /// Separator between items of a line.
 const NEXT: &str = " · ";
 /// Separator between the two ends.
 const TO: &str = " → ";
-
-/// The end of the data from which findings were computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DataEnd {
-    /// Time of the last frame, Unix ns; `None`: unknown.
-    pub ns: Option<u64>,
-    /// The end of a capture: nothing is active now.
-    pub recorded: bool,
-    /// The data is so short that times need milliseconds.
-    pub short: bool,
-    /// Current time of the view, if later than that of the analysis: ongoing findings are shown as lasting until then.
-    pub shown_ns: Option<u64>,
-}
-
-impl DataEnd {
-    /// Time of day in UTC, with the date if it is not that of the end.
-    #[must_use]
-    pub fn clock(self, ns: u64) -> String {
-        if self.short { units::clock_utc(ns) } else { units::recent_utc(ns, self.ns) }
-    }
-
-    /// The time until which what has not ended lasts.
-    #[must_use]
-    pub fn until(self) -> Option<u64> {
-        self.ns.map(|ns| ns.max(self.shown_ns.unwrap_or(0)))
-    }
-}
 
 impl Finding {
     /// Place, time, ends, flows, impact and evidence, each with its label; unknown values have no line.
@@ -70,47 +49,6 @@ impl Finding {
         !links.is_empty() && place.is_some_and(|place| self.title.contains(&place))
     }
 
-    /// Start and end: "since 05:41:57 UTC, for 13.0 s", or "05:41:57 to 05:42:10 UTC, ended after 13.0 s"; of several
-    /// episodes the latest, to which the figures belong. `None` if neither is known, as for settings.
-    #[must_use]
-    pub fn when(&self, end: DataEnd) -> Option<String> {
-        let ended = self.has_ended(end.ns);
-        let first = self.since_ns();
-        let last = self.last_seen_ns.filter(|_| ended || first.is_none());
-        let at = |ns: u64| end.clock(ns);
-        let until = |first: u64, last: u64| units::duration(last.saturating_sub(first));
-        let text = match (first, last) {
-            (Some(first), Some(last)) if last <= first => format!("{} UTC", at(first)),
-            (Some(first), Some(last)) => {
-                format!("{} to {} UTC, ended after {}", at(first), at(last), until(first, last))
-            }
-            (Some(first), None) => {
-                let end_ns = end.until().filter(|end| *end > first);
-                let length = end_ns.map_or_else(String::new, |end| format!(", {}", until(first, end)));
-                if end.recorded {
-                    format!("{} UTC to the end of the capture{length}", at(first))
-                } else {
-                    format!("since {} UTC{}", at(first), length.replace(", ", ", for "))
-                }
-            }
-            (None, Some(last)) => format!("{} {} UTC", if ended { "ended" } else { "last seen" }, at(last)),
-            (None, None) => return None,
-        };
-        Some(self.recurrence(end).map_or_else(|| text.clone(), |nth| format!("{text}, {nth}")))
-    }
-
-    /// Its latest episode among those since the first: "3rd time in 2 min 10 s"; `None` for the first one.
-    #[must_use]
-    pub fn recurrence(&self, end: DataEnd) -> Option<String> {
-        let nth = ordinal(self.episodes.len()).filter(|_| self.episodes.len() > 1)?;
-        let until = if self.has_ended(end.ns) { self.last_seen_ns } else { end.until() };
-        let since = until.zip(self.first_seen_ns).map(|(until, first)| until.saturating_sub(first));
-        Some(
-            since
-                .map_or_else(|| format!("{nth} time"), |ns| format!("{nth} time in {}", units::duration(ns))),
-        )
-    }
-
     /// The evidence, each value with its label and unit; the measure of severity comes first.
     #[must_use]
     pub fn measurements(&self) -> Vec<(String, String)> {
@@ -120,11 +58,15 @@ impl Finding {
         let links = self.evidence.get("links").filter(|links| of_list(links) > 1);
         let in_words = |one: &Evidence| match links {
             Some(links) if one.name == "bytes" && of_list(one) == of_list(links) => {
-                (String::new(), by_link(links, one))
+                (BY_LINK.to_owned(), by_link(links, one))
             }
             _ if one.name == "heaviest" => {
                 (one.label.clone(), with_shares(one, self.evidence.get("heaviest_ratios")))
             }
+            _ if OF_EPISODE.contains(&one.name.as_str()) && self.is_of_episode() => {
+                (format!("{} in the episode", one.label), one.text())
+            }
+            _ if one.name == "steps" && is_straggler(self) => (DELAYED.to_owned(), delayed(self, one)),
             _ if self.subject.is_lower_bound && AT_LEAST.contains(&one.name.as_str()) => {
                 (one.label.clone(), format!("at least {}", one.text()))
             }
@@ -133,24 +75,6 @@ impl Finding {
         let words = shown.into_iter().map(in_words);
         words.map(|(label, value)| (plain(&label), plain(&value))).collect()
     }
-
-    /// True if it was not seen in the last seconds of data that end at `end_ns`.
-    #[must_use]
-    pub fn has_ended(&self, end_ns: Option<u64>) -> bool {
-        !self.active || self.over_since(end_ns).is_some()
-    }
-}
-
-/// `1st`, `2nd`, `11th`; `None` for 0.
-fn ordinal(number: usize) -> Option<String> {
-    let ending = match (number % 10, number % 100) {
-        (_, 11..=13) => "th",
-        (1, _) => "st",
-        (2, _) => "nd",
-        (3, _) => "rd",
-        _ => "th",
-    };
-    (number > 0).then(|| format!("{number}{ending}"))
 }
 
 fn place(finding: &Finding) -> Option<String> {
@@ -345,8 +269,7 @@ fn job_delay(finding: &Finding) -> Option<String> {
 
 /// The evidence with units, measure of severity first; flows have a line of their own.
 fn evidence(finding: &Finding) -> Option<String> {
-    let in_words =
-        |(label, value): (String, String)| Some(format!("{label} {value}").trim_start().to_owned());
+    let in_words = |(label, value): (String, String)| Some(format!("{label} {value}"));
     listed(finding.measurements().into_iter().map(in_words), NEXT)
 }
 
@@ -362,6 +285,19 @@ fn by_link(links: &Evidence, bytes: &Evidence) -> String {
         format!("{} {bytes}", tap_name(link.as_str().unwrap_or_default()))
     };
     all.map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn is_straggler(finding: &Finding) -> bool {
+    finding.id == super::checks::step::STRAGGLER.id
+}
+
+/// Steps that wait for a straggler, of those of that time and of the run: `12 of 15, 30 in the run`.
+fn delayed(finding: &Finding, steps: &Evidence) -> String {
+    let of = |name: &str, words: &str| {
+        let count = finding.evidence.get(name).filter(|one| !one.value.is_null());
+        count.map_or_else(String::new, |count| words.replace('N', &count.text()))
+    };
+    format!("{}{}{}", steps.text(), of("of_steps", " of N"), of("steps_seen", ", N in the run"))
 }
 
 /// Each with its share: `10.0.0.1 QP 17 → 10.0.0.2 QP 18 (12.3 %)`.
@@ -387,7 +323,9 @@ fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
             true
         }
         // The title has `kind`, a caveat has `certain`.
-        "kind" | "certain" => finding.id == super::checks::step::STRAGGLER.id,
+        "kind" | "certain" => is_straggler(finding),
+        // Named together with the steps that it delays.
+        "of_steps" | "steps_seen" => is_straggler(finding),
         // Named together with their bytes.
         "links" => of_list(evidence) == finding.evidence.get("bytes").map_or(0, of_list),
         // The title names the only pair.
@@ -412,7 +350,7 @@ mod tests {
     use super::*;
     use crate::analysis::FlowId;
     use crate::analysis::fixtures::START;
-    use crate::findings::{Episode, Impact, Place, Severity};
+    use crate::findings::{Impact, Place, Severity};
     use crate::sample::Direction;
 
     use crate::util::time::NS_PER_S as SECOND;
@@ -433,34 +371,6 @@ mod tests {
         for id in ["loss.before_tap", "retry.timeouts", "pfc.victim"] {
             assert_eq!(of(id), "1.00 s wait time, summed over QPs", "{id}");
         }
-    }
-
-    #[test]
-    fn a_finding_says_when_it_began_and_ended() {
-        let live = DataEnd { ns: Some(START + 100 * SECOND), recorded: false, ..DataEnd::default() };
-        let mut one = finding();
-        assert_eq!(one.when(live), None, "a setting has no time");
-        one.first_seen_ns = Some(START);
-        one.last_seen_ns = live.ns;
-        assert_eq!(one.when(live).as_deref(), Some("since 13:05:09 UTC, for 1 min 40 s"));
-        let capture = DataEnd { recorded: true, ..live };
-        assert_eq!(one.when(capture).as_deref(), Some("13:05:09 UTC to the end of the capture, 1 min 40 s"));
-        one.last_seen_ns = Some(START + 13 * SECOND);
-        let episode = |from: u64| Episode { first_ns: START + from * SECOND, last_ns: START, peak: None };
-        one.episodes = vec![episode(0), episode(5)];
-        one.active = false;
-        let ended = "13:05:14 to 13:05:22 UTC, ended after 8.00 s, 2nd time in 13.0 s";
-        assert_eq!(one.when(live).as_deref(), Some(ended));
-        let tomorrow = DataEnd { ns: Some(START + 86_400 * SECOND), recorded: false, ..DataEnd::default() };
-        assert_eq!(
-            one.when(tomorrow).as_deref(),
-            Some("2026-03-01 13:05 to 2026-03-01 13:05 UTC, ended after 8.00 s, 2nd time in 13.0 s")
-        );
-        one.episodes[1].first_ns = START + 13 * SECOND;
-        let moment = "13:05:22 UTC, 2nd time in 13.0 s";
-        assert_eq!(one.when(live).as_deref(), Some(moment), "a moment has no length");
-        (one.first_seen_ns, one.episodes) = (None, Vec::new());
-        assert_eq!(one.when(live).as_deref(), Some("ended 13:05:22 UTC"));
     }
 
     #[test]
@@ -530,6 +440,31 @@ mod tests {
     }
 
     #[test]
+    fn packets_that_a_ratio_is_of_say_when() {
+        let mut one = Finding::new("ecn.congestion", Severity::Warning, String::new());
+        one.evidence.insert(Evidence::declared(one.id, "ecn_capable_packets", serde_json::json!(5_011)));
+        assert_eq!(evidence(&one).as_deref(), Some("ECN-capable packets 5,011"), "of the run");
+        one.first_seen_ns = Some(START);
+        assert_eq!(evidence(&one).as_deref(), Some("ECN-capable packets in the episode 5,011"));
+    }
+
+    #[test]
+    fn the_steps_of_a_straggler_are_one_value() {
+        let mut one = Finding::new("step.straggler", Severity::Warning, String::new());
+        for (name, value) in [("steps", 12), ("of_steps", 15), ("steps_seen", 30)] {
+            one.evidence.insert(Evidence::declared(one.id, name, serde_json::json!(value)));
+        }
+        one.evidence.insert(Evidence::declared(one.id, "behind_ratio", serde_json::json!(0.433)));
+        one.evidence.insert(Evidence::declared(one.id, "waits_for", serde_json::json!("10.0.0.3")));
+        assert_eq!(
+            evidence(&one).as_deref(),
+            Some(
+                "delay, share of a step 43.3 % · steps delayed by it 12 of 15, 30 in the run · the others wait for 10.0.0.3"
+            )
+        );
+    }
+
+    #[test]
     fn a_slow_receiver_says_what_its_share_is_of() {
         let mut one = Finding::new("rnr.slow_receiver", Severity::Warning, String::new());
         one.impact = Impact { packets_ratio: Some(0.826), retransmissions: Some(57), ..Impact::default() };
@@ -558,7 +493,8 @@ mod tests {
         let mut one = finding();
         one.evidence.insert(Evidence::declared(one.id, "links", serde_json::json!(["u0.pcap", "u1.pcap"])));
         one.evidence.insert(Evidence::declared(one.id, "bytes", serde_json::json!([5_000, 1_000])));
-        assert_eq!(evidence(&one).as_deref(), Some("u0 5.00 kB, u1 1.00 kB"));
+        assert_eq!(evidence(&one).as_deref(), Some("bytes by link u0 5.00 kB, u1 1.00 kB"));
+        assert!(one.measurements().iter().all(|(label, _)| !label.is_empty()), "rows of a page have names");
     }
 
     #[test]

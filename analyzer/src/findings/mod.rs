@@ -42,6 +42,7 @@ mod subject;
 mod tests;
 mod title;
 mod verdict;
+mod when;
 
 use command::{ByHand, Command, Commands};
 use family::label;
@@ -55,7 +56,6 @@ pub use checks::qps::{CONNECTING, CREATING, PAST_VERBS};
 pub use checks::{FAMILIES, Limits};
 pub use fabric::Fabric;
 pub use family::{Better, Entry, Family, Label, LimitMeta, Measure, NoEpisodes, RequiredData};
-pub use fields::DataEnd;
 pub use finding::{
     End, Episode, Evidence, EvidenceList, Finding, Impact, NotEvaluated, Severity, Step, Unit,
 };
@@ -67,6 +67,7 @@ pub use relate::causality::can_cause;
 pub use silence::Silences;
 pub use subject::{Compared, Excess, LocalQp, StepDelay, Subject};
 pub use verdict::{Health, Verdict};
+pub use when::DataEnd;
 
 /// Input of the checks.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::catalog::entry;
 use super::period::LEAST_NS;
-use crate::findings::{Finding, Severity};
+use crate::findings::{DataEnd, Finding, Severity};
 use crate::metrics::loss::signal_intervals::EPISODE_GAP_NS;
 use crate::util::definition::definitions;
 use crate::util::map::Map;
@@ -42,6 +42,22 @@ impl Finding {
         let quiet = end_ns?.saturating_sub(self.last_seen_ns?);
         let least = QUIET_NS.max(self.longest_silence_ns.saturating_mul(QUIET_TIMES));
         (self.active && quiet >= least && self.over_since(end_ns).is_none()).then_some(quiet)
+    }
+
+    /// The same until the time that a view shows, where that is later than the end of the data.
+    #[must_use]
+    pub fn quiet_until(&self, end: DataEnd) -> Option<u64> {
+        self.quiet_ns(end.ns)?;
+        Some(end.until()?.saturating_sub(self.last_seen_ns?))
+    }
+
+    /// `ended` or `quiet` in data that ends at `end_ns`; `None` for what shows now.
+    #[must_use]
+    pub fn past_word(&self, end_ns: Option<u64>) -> Option<&'static str> {
+        if self.has_ended(end_ns) {
+            return Some("ended");
+        }
+        self.quiet_ns(end_ns).map(|_| "quiet")
     }
 
     /// End and duration of its latest episode as text, `ended 13:05:09 UTC after 8.00 s`, with the date if it is

@@ -235,8 +235,8 @@ fn of_findings(report: &Report, names: &mut Vec<Entry>, entries: &mut Vec<Entry>
     }
 }
 
-/// Time spans of a finding, in order and without overlap; an active one extends to the end of the data. None where its
-/// beginning is not known.
+/// Time spans of a finding, in order and without overlap; an active one that is not quiet extends to the end of the
+/// data. None where its beginning is not known.
 pub(super) fn spans(finding: &Finding, end: DataEnd) -> Vec<(u64, u64)> {
     let Some(first_ns) = finding.first_seen_ns else { return Vec::new() };
     let mut spans: Vec<(u64, u64)> =
@@ -245,7 +245,7 @@ pub(super) fn spans(finding: &Finding, end: DataEnd) -> Vec<(u64, u64)> {
         spans.push((first_ns, finding.last_seen_ns.or(end.ns).unwrap_or(first_ns).max(first_ns)));
     }
     spans.sort_unstable();
-    if let (false, Some((_, last)), Some(end_ns)) = (finding.has_ended(end.ns), spans.last_mut(), end.ns) {
+    if let (None, Some((_, last)), Some(end_ns)) = (finding.past_word(end.ns), spans.last_mut(), end.ns) {
         *last = end_ns.max(*last);
     }
     for at in 1..spans.len() {

@@ -29,9 +29,9 @@ pub(super) fn lines(report: &Report, room: usize, paint: Paint) -> Vec<String> {
             Severity::Warning => Role::Warning,
             Severity::Critical => Role::Critical,
         };
-        let ended = if finding.has_ended(end.ns) { " (ended)" } else { "" };
+        let past = finding.past_word(end.ns).map_or_else(String::new, |word| format!(" ({word})"));
         let owner = finding.owner.map_or_else(String::new, |id| format!(" (part of [{id}])"));
-        let title = format!("{}{ended} [{}]{owner}", plain(&finding.title), finding.id);
+        let title = format!("{}{past} [{}]{owner}", plain(&finding.title), finding.id);
         let mut title = labelled(finding.severity.word(), SEVERITY, &title, room);
         if let Some(first) = title.first_mut() {
             *first = paint.head(role, first, SEVERITY);

@@ -35,7 +35,7 @@ fn badge(page: &mut Markup, finding: &Finding, ended: bool) {
     page.leaf("span", &format!("{state} {name}"), &format!("{} {name}", sign(finding.severity)));
 }
 
-/// Writes the verdict, the worst finding and the next command; the list of problems; totals.
+/// Writes the verdict, the worst finding, the one that shows now where that is another, and the next command; the list of problems; totals.
 pub(super) fn verdict(page: &mut Markup, report: &Report, headline: &Headline) {
     page.open("section", &[("id", "verdict"), ("class", class_of(headline.role))]);
     let sign = match headline.role {
@@ -44,8 +44,9 @@ pub(super) fn verdict(page: &mut Markup, report: &Report, headline: &Headline) {
         _ => "● ",
     };
     page.raw("<h1>").leaf("span", "sign", sign).text(&headline.sentence).raw("</h1>\n");
-    if let Some(worst) = &headline.worst {
-        page.raw("<p class=\"worst\">").leaf("span", "label", "Worst").text(" ").text(worst).raw("</p>\n");
+    for (label, text) in [("Worst", &headline.worst), ("Latest", &headline.latest)] {
+        let Some(text) = text else { continue };
+        page.raw("<p class=\"worst\">").leaf("span", "label", label).text(" ").text(text).raw("</p>\n");
     }
     page.raw("<p class=\"next\"><span class=\"label\">Next</span> ")
         .leaf("code", "command", &headline.next)
@@ -115,7 +116,8 @@ fn card(page: &mut Markup, report: &Report, all: &[Finding], at: usize, finding:
     page.open("details", &[("class", &class), ("id", &anchor(at)), ("open", open)]).raw("<summary>");
     badge(page, finding, ended);
     page.raw(" ").leaf("strong", "", &finding.title);
-    page.leaf("span", "label", if ended { " ended" } else { "" }).raw(" ").leaf("code", "id", finding.id);
+    let past = finding.past_word(end.ns).map_or_else(String::new, |word| format!(" {word}"));
+    page.leaf("span", "label", &past).raw(" ").leaf("code", "id", finding.id);
     page.raw("</summary>\n<div class=\"columns\"><div>\n<dl>");
     for (label, text) in finding.fields(end).into_iter().filter(|(label, _)| *label != "Evidence") {
         page.leaf("dt", "", label).leaf("dd", "", &text);

@@ -5,9 +5,10 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 
 use super::*;
-use crate::analysis::fixtures::{START, document, everything, port, qp_event, qp_life, with_lives};
+use crate::analysis::fixtures::{SECOND, START, document, everything, port, qp_event, qp_life, with_lives};
 use crate::entity::lives::{DESTROYED, ERROR, Lives, TO_ERROR};
 use crate::ethernet::lldp::Neighbour;
+use crate::findings::Severity;
 use crate::report::Options;
 use crate::sample::Sample;
 
@@ -71,6 +72,26 @@ fn the_page_is_well_formed_and_has_the_findings() {
     for banned in [" src=", " style=", " onclick=", "http://", "https://", "@import", "url("] {
         assert!(!page.contains(banned), "{banned}");
     }
+}
+
+#[test]
+fn a_problem_that_is_quiet_says_so() {
+    let mut report = report();
+    report.findings.truncate(1);
+    let end_ns = START + 100 * SECOND;
+    report.facts.window.last_ns = Some(end_ns);
+    let mut of = |quiet_s: u64| {
+        let last_ns = end_ns - quiet_s * SECOND;
+        let finding = &mut report.findings[0];
+        (finding.active, finding.severity, finding.episodes) = (true, Severity::Critical, Vec::new());
+        finding.last_seen_ns = Some(last_ns);
+        finding.first_seen_ns = Some(last_ns - 3 * SECOND);
+        page(&report, None, None)
+    };
+    let quiet = of(7);
+    assert!(quiet.contains("for 3.00 s, quiet for 7.00 s"));
+    assert!(quiet.contains("<span class=\"label\"> quiet</span>"));
+    assert!(!of(2).contains("quiet"));
 }
 
 /// An info finding that belongs to a warning, and is its cause: it does not both cause it and follow from it.

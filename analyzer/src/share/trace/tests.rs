@@ -110,6 +110,22 @@ fn flows_events_findings_and_counters_have_their_tracks() {
 }
 
 #[test]
+fn a_finding_lasts_to_the_end_unless_it_is_quiet() {
+    let (first_ns, last_ns) = (START, START + 3 * SECOND);
+    let finding = Finding {
+        active: true,
+        first_seen_ns: Some(first_ns),
+        last_seen_ns: Some(last_ns),
+        episodes: vec![Episode { first_ns, last_ns, peak: None }],
+        ..Finding::new("loss.before_tap", crate::findings::Severity::Critical, String::new())
+    };
+    let until = |ns: u64| spans(&finding, DataEnd { ns: Some(ns), ..DataEnd::default() });
+    let soon_ns = last_ns + 2 * SECOND;
+    assert_eq!(until(soon_ns), [(first_ns, soon_ns)]);
+    assert_eq!(until(last_ns + 7 * SECOND), [(first_ns, last_ns)]);
+}
+
+#[test]
 fn times_have_every_nanosecond() {
     assert_eq!(micros(1_772_370_309_000_123_456), "1772370309000123.456");
     assert_eq!(micros(7), "0.007");

@@ -54,16 +54,15 @@ impl TimeText {
             seconds => units::duration(seconds * NS_PER_S),
         };
         match (finding.active, finding.since_ns(), finding.last_seen_ns) {
-            (true, Some(first), last) => {
+            (true, Some(first), _) => {
                 let since = format!("since {}", at(first));
-                let until = end.until();
-                if let Some((until, seen)) = finding.quiet_ns(end.ns).and(until).zip(last) {
-                    let seconds = until.saturating_sub(seen) / NS_PER_S;
+                if let Some(quiet_ns) = finding.quiet_until(*end) {
+                    let seconds = quiet_ns / NS_PER_S;
                     let quiet = format!("quiet for {seconds} s");
                     let enough = vec![format!("{since}, {quiet}"), quiet];
                     return Self::new(finding, end, enough, None, format!("quiet {seconds} s"));
                 }
-                let lasts = until.and_then(|until| until.checked_sub(first)).filter(|ns| *ns > 0);
+                let lasts = end.until().and_then(|until| until.checked_sub(first)).filter(|ns| *ns > 0);
                 Self::new(finding, end, vec![since], lasts.map(length), at(first))
             }
             (false, _, Some(last)) => {
