@@ -158,6 +158,8 @@ pub struct Peer {
     pub row: usize,
     /// Place of the one with most trouble, or else most traffic, in the time range.
     counted: usize,
+    /// True if a flow of it has a PSN sequence: only then it is known that nothing was lost.
+    pub sequenced: bool,
     /// The links of its rows, a few of them at most.
     pub links: Vec<u16>,
     /// The findings that name its flows.
@@ -183,6 +185,7 @@ impl Peer {
             latency: None,
             row,
             counted: row,
+            sequenced: false,
             links: Vec::new(),
             judged: FlowVerdict::default(),
         }
@@ -228,6 +231,7 @@ pub(in crate::tui) fn of(
             (*worst, peer.row, peer.counted) = (own, row, row);
         }
         peer.flows += usize::from(seen.new);
+        peer.sequenced = peer.sequenced || !cx.without_sequence(seen.row);
         if peer.links.len() < LINKS && !peer.links.contains(&key.link) {
             peer.links.push(key.link);
         }
@@ -372,6 +376,29 @@ mod tests {
         assert_eq!(first.shared, Shared::Hosts("10.0.0.1".parse().unwrap(), "10.0.0.3".parse().unwrap()));
         assert_eq!((first.fault_rank().lost, first.fault_rank().recovery), (4, 4));
         assert!(!peers[1].fault_rank().any(), "{:?}", peers[1].fault_rank());
+    }
+
+    /// Two hosts of which one only answers: its losses are unknown, not none.
+    #[test]
+    fn only_a_sequence_shows_losses() {
+        let flow = |src: &str, dst: &str, seen: u32| {
+            let mut stats = stats(7, 100, 10_000);
+            stats.psn.seen = seen;
+            (key(0, src, dst, 17), stats)
+        };
+        let (a, b) = ("10.0.0.1", "10.0.0.2");
+        let sample = sample(vec![link("rail0", None)], vec![flow(a, b, 100), flow(b, a, 0)]);
+        let mut history = History::new(1 << 20);
+        history.push(&sample, false);
+        let model = Model::new(&history, history.len() - 1, TimeRange::All, Some(&sample)).unwrap();
+        let cx = Context { model: &model, sample: &sample };
+        let by = |by| of(cx, (by, &[][..]), &Overlap::default());
+        let pairs = by(PeerGrouping::Hosts);
+        let of_data =
+            pairs.iter().find(|peer| peer.shared == Shared::Hosts(a.parse().unwrap(), b.parse().unwrap()));
+        assert!(of_data.unwrap().sequenced);
+        assert_eq!(pairs.iter().filter(|peer| peer.sequenced).count(), 1);
+        assert!(by(PeerGrouping::Remote)[0].sequenced, "data and answers together");
     }
 
     #[test]

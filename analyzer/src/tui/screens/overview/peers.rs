@@ -28,7 +28,7 @@ use crate::util::units::{self, Scale};
 struct Figure {
     title: &'static str,
     series: Series,
-    value: fn(&Counts) -> Option<f64>,
+    value: fn(&Peer) -> Option<f64>,
     ratio: bool,
 }
 
@@ -44,19 +44,24 @@ impl Figure {
     }
 }
 
-const fn count(title: &'static str, signal: SignalKind, value: fn(&Counts) -> Option<f64>) -> Figure {
+const fn count(title: &'static str, signal: SignalKind, value: fn(&Peer) -> Option<f64>) -> Figure {
     Figure { title, series: Series::Signal(signal), value, ratio: false }
 }
 
 /// Figures of trouble, those that matter most first.
 const FIGURES: [Figure; 6] = [
-    count("LOST", SignalKind::Lost, |c| Some(c.lost as f64)),
-    count("RETX", SignalKind::Retransmitted, |c| Some(c.retransmitted as f64)),
-    count("NAK rx", SignalKind::Nak, |c| Some(c.naks() as f64)),
-    count("RNR rx", SignalKind::Rnr, |c| Some(c.rnr as f64)),
-    Figure { title: "CE %", series: Series::CeRatio, value: Counts::ce_ratio, ratio: true },
-    count("CNP", SignalKind::Cnp, |c| Some(c.cnp as f64)),
+    count("LOST", SignalKind::Lost, |peer| sequence(peer, peer.counts.lost)),
+    count("RETX", SignalKind::Retransmitted, |peer| sequence(peer, peer.counts.retransmitted)),
+    count("NAK rx", SignalKind::Nak, |peer| Some(peer.counts.naks() as f64)),
+    count("RNR rx", SignalKind::Rnr, |peer| Some(peer.counts.rnr as f64)),
+    Figure { title: "CE %", series: Series::CeRatio, value: |peer| peer.counts.ce_ratio(), ratio: true },
+    count("CNP", SignalKind::Cnp, |peer| Some(peer.counts.cnp as f64)),
 ];
+
+/// A count of PSNs; unknown of a row without a PSN sequence, as of ACKs alone.
+fn sequence(peer: &Peer, count: u64) -> Option<f64> {
+    peer.sequenced.then_some(count as f64)
+}
 
 /// Columns of a figure.
 const FIGURE: usize = 6;
@@ -226,9 +231,8 @@ impl ErrorColumns {
     /// Figures with values come first, and of them those that the headline is about. `pair`: columns of the queue pairs
     /// of the worst flow, 0 where a row is one.
     fn new(data: &Data, headline: Option<Problem>, pair: usize, room: &mut ColumnsLeft) -> Self {
-        let shows = |figure: &Figure| {
-            data.peers.iter().any(|peer| (figure.value)(&peer.counts).is_some_and(|n| n > 0.0))
-        };
+        let shows =
+            |figure: &Figure| data.peers.iter().any(|peer| (figure.value)(peer).is_some_and(|n| n > 0.0));
         let (some, quiet): (Vec<&Figure>, Vec<_>) = FIGURES.iter().partition(|figure| shows(figure));
         let troubled = |peer: &Peer| peer.judged.active && peer.judged.level() > Level::Fine;
         let troubled = data.peers.iter().any(troubled);
@@ -477,7 +481,7 @@ impl Columns {
 }
 
 fn cell(figure: &Figure, peer: &Peer, percent: &Scale) -> (String, Style) {
-    match (figure.value)(&peer.counts) {
+    match (figure.value)(peer) {
         None => (units::UNKNOWN.to_owned(), theme::DIM),
         Some(value) if value <= 0.0 => ("0".to_owned(), theme::DIM),
         Some(value) => {
