@@ -27,10 +27,12 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of everything that `sample` has counted.
+    /// The spread of the data that `sample` has counted: of the flows that carry payload. ACKs go back on as many ports
+    /// as data came, and ECMP has the data to balance.
     #[must_use]
-    pub fn of(sample: &Sample) -> Self {
-        let (sums, unattributed) = sums_of(sample, Unit::FiveTuple);
+    pub fn of_data(sample: &Sample) -> Self {
+        let (mut sums, unattributed) = sums_of(sample, Unit::FiveTuple);
+        sums.retain(|sum| sum.with_payload);
         Self::over(&weights(sample, sums), unattributed)
     }
 

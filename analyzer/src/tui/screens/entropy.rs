@@ -10,12 +10,12 @@ use crate::tui::view::View;
 use crate::tui::widgets::{Spans, counted};
 use crate::util::units;
 
-/// ECMP entropy in the time range, or why it is unknown.
+/// ECMP entropy of the data in the time range, or why it is unknown.
 pub(super) fn shown(view: &View) -> Result<Entropy, &'static str> {
     match view.entropy() {
         Some(entropy) if entropy.tuples.five_tuples > 0 => Ok(entropy),
         Some(_) if view.data.as_ref().is_some_and(|data| data.model.total.packets > 0) => {
-            Err("not known of this time range")
+            Err("no data with a known 5-tuple in this time range")
         }
         Some(_) => Err("no RoCE packets in this time range"),
         None if view.past() => Err("not kept for this snapshot"),
@@ -23,7 +23,7 @@ pub(super) fn shown(view: &View) -> Result<Entropy, &'static str> {
     }
 }
 
-/// Normalized entropy over 5-tuples as a gauge.
+/// Normalized entropy of the data over 5-tuples as a gauge.
 pub(super) fn gauge(view: &View, width: usize) -> Line<'static> {
     let mut spans = Spans::default();
     spans.push(" ECMP ENTROPY ", theme::BOLD);
@@ -39,14 +39,10 @@ pub(super) fn gauge(view: &View, width: usize) -> Line<'static> {
     spans.push(bar(entropy.tuples.normalized.unwrap_or(0.0), cells), theme::BAR);
     spans.push(format!(" {}", units::ratio(entropy.tuples.normalized)), theme::text(level));
     let effective = entropy.tuples.effective_flows.map_or_else(|| units::UNKNOWN.into(), compact);
-    let mut parts = vec![
-        format!(" {}", counted(entropy.tuples.five_tuples, "5-tuple")),
+    let parts = [
+        format!(" data on {}", counted(entropy.tuples.five_tuples, "5-tuple")),
         format!(", {effective} effective flows"),
     ];
-    // ACKs go back on as many ports as data came: what ECMP has to balance is the data.
-    let facts = view.analysis.as_ref().map(|analysis| &analysis.report.facts);
-    let data = facts.and_then(|facts| facts.entropy.data).and_then(|data| data.normalized);
-    parts.extend(data.map(|data| format!(" · data {} since the start", units::ratio(Some(data)))));
     for part in parts {
         // Whole parts, and none behind one that has no room.
         if spans.width + part.chars().count() > width {

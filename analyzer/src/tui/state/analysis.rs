@@ -44,7 +44,7 @@ pub struct Analysis {
     pub nak_causes: Vec<(FlowId, NakCauses)>,
     /// The findings by flow.
     pub verdicts: FlowVerdicts,
-    /// Spread over 5-tuples in the time range; `None` until there are two samples.
+    /// Spread of the data over 5-tuples in the time range; `None` until there are two samples.
     pub entropy: Option<Entropy>,
 }
 
@@ -71,7 +71,7 @@ impl Analyst {
             self.spreads.clear();
             self.silences = Silences::default();
         }
-        let spread = Spread::of(sample);
+        let spread = Spread::of_data(sample);
         let entropy = match scope.range.ns() {
             None if scope.range == TimeRange::All => Some(spread.entropy()),
             None => self.spreads.back().map(|(_, then)| spread.since(then).entropy()),

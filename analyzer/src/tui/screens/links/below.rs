@@ -130,7 +130,7 @@ fn names(links: &[String]) -> String {
 
 fn entropy(view: &View, width: usize) -> Vec<Line<'static>> {
     let number = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), |n| format!("{n:.2}"));
-    let mut lines = vec![section("ECMP ENTROPY", "of the 5-tuples", width)];
+    let mut lines = vec![section("ECMP ENTROPY", "of the data's 5-tuples", width)];
     let entropy = match entropy::shown(view) {
         Ok(entropy) => entropy,
         Err(why) => {
