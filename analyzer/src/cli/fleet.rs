@@ -36,6 +36,9 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
         (Client::new(server, confine::names).map(Engine::Server), Recordings::default())
     } else {
         let found = Recordings::find(&args.sources).map_err(|error| anyhow!(error))?;
+        for notice in found.hosts_in_several() {
+            say(&notice);
+        }
         (Engine::find(args.engine.as_deref(), std::env::var_os("PATH").as_deref()), found)
     };
     let engine = engine.map_err(|error| anyhow!(error))?;

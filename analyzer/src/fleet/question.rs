@@ -183,7 +183,7 @@ const HOPS: &[Column] = &[
     column("lower_bound", "LOWER BOUND", Flag),
     column("retransmitted", "RETRANSMITTED", Count),
     column("job", "JOB", Text),
-    column("z", "Z", Score),
+    column("z", "ROBUST Z", Score),
     column("or", "SAME EVIDENCE", Text),
 ];
 
@@ -220,7 +220,7 @@ const JOBS: &[Column] = &[
     column("ce_ratio", "CE", Ratio),
     column("host_count", "HOSTS", Count),
     column("all_bytes", "BYTES", Bytes),
-    column("z", "Z", Score),
+    column("z", "ROBUST Z", Score),
 ];
 
 const STRAGGLERS: &[Column] = &[
@@ -242,7 +242,7 @@ const TIMELINE: &[Column] = &[
     column("slot_ns", "LENGTH", Duration),
     column("worst_metric", "MOST UNUSUAL", Text),
     column("worst_host", "HIGHEST AT", Text),
-    column("worst_z", "Z", Score),
+    column("worst_z", "ROBUST Z", Score),
     column("confidence", "CONFIDENCE", Text),
     column("worst_finding", "WORST FINDING", Text),
     column("qps_died", "QPs DIED", Count),

@@ -47,7 +47,8 @@ $ rocescope diff monday/ today/                                    # recordings,
   in the journal as they are so far, and become rows; each of these tables takes 2 kB of it per interval, and its rows. `replay` says for how
   long no run recorded. The journal is synced to the disk every 30 s: a power failure loses up to 30 s. The journal of an older version is sealed as well, with null in columns that it lacks.
 - `record --read` refuses a capture whose links have rows of the same host and time in the folder: its packets would count twice. Captures of
-  other links or times, and of other hosts (`--host`), go into one folder.
+  other links or times, and of other hosts (`--host`), go into one folder. Name the host of each capture: by default it is this
+  machine, and `fleet` takes all captures that were recorded on it as one host, which it says where they are in several folders.
 - `--keep` (7 days, 20 GiB) removes the oldest files, of this host only. Age is measured from the newest row. After the clock steps by more than
   an hour, no file is removed because of its age for 15 minutes.
 - The size of `--keep` includes the queue: files that were removed because of their age and that ClickHouse does not have. Beyond it the oldest are

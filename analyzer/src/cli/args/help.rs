@@ -13,7 +13,7 @@ const COMMON: &[(&str, &[&str])] = &[
     ("replay", &["from", "to", "output", "out", "filter"]),
     ("export", &["interface", "listen", "textfile", "otlp", "interval", "config"]),
     ("agent", &["interface", "record", "keep", "listen", "config"]),
-    ("record", &["interface", "dir", "read", "interval", "keep", "clickhouse", "duration"]),
+    ("record", &["interface", "dir", "read", "host", "interval", "keep", "clickhouse", "duration"]),
     ("demo", &["output", "out", "duration", "screen"]),
 ];
 

@@ -1,5 +1,6 @@
 //! Recordings of which nothing is there, as by a typing error in one of several names: each is an error.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -17,6 +18,22 @@ pub(super) fn has_rows(root: &Path) -> bool {
         each_file(&version.join(table.name), MOST_DEPTH, &mut |_| ControlFlow::Break(())).is_break()
     };
     TABLES.iter().any(|table| has_file(table))
+}
+
+/// The host of the recording in this folder, by the first file found; `None` without one.
+fn host_of(root: &Path) -> Option<String> {
+    let mut host = None;
+    for table in TABLES {
+        let _ = each_file(&root.join(VERSION).join(table.name), MOST_DEPTH, &mut |file| {
+            let folder = file.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+            host = folder.and_then(|name| name.strip_prefix("host=")).map(str::to_owned);
+            ControlFlow::Break(())
+        });
+        if host.is_some() {
+            break;
+        }
+    }
+    host
 }
 
 /// True if this user may not see what is in the recording of this folder.
@@ -37,6 +54,29 @@ fn nothing_in(root: &str, question: Question) -> String {
 }
 
 impl Recordings {
+    /// A notice for each host whose recordings are in several of the folders: to an answer they are one host, and taps
+    /// that were recorded on one machine are none.
+    #[must_use]
+    pub fn hosts_in_several(&self) -> Vec<String> {
+        let mut all: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for root in self.roots.iter().filter(|root| !is_bucket(root)) {
+            if let Some(host) = host_of(Path::new(root)) {
+                all.entry(host).or_default().push(root);
+            }
+        }
+        let several = all.into_iter().filter(|(_, roots)| roots.len() > 1);
+        several
+            .map(|(host, roots)| {
+                format!(
+                    "{} folders have recordings of the host {host} ({} and {}): the answer takes them as one host; if they are captures of several taps, record each with a name of its own: rocescope record --read FILE --host NAME",
+                    roots.len(),
+                    roots[0],
+                    roots[1]
+                )
+            })
+            .collect()
+    }
+
     /// Checks that each bucket has a table of the question.
     ///
     /// # Errors
@@ -94,6 +134,24 @@ mod tests {
         assert!(error.contains(&format!("no recording in {b}:")), "{error}");
         // A pattern names those that are recordings.
         assert_eq!(Recordings::find(&[&all]).unwrap().roots, [a]);
+    }
+
+    #[test]
+    fn folders_of_one_host_name_are_noticed() {
+        let root = tempfile::tempdir().unwrap();
+        for (folder, host) in [("a", "node1"), ("b", "node1"), ("c", "node2")] {
+            let folder = root.path().join(folder).join("v1/steps/date=2025-11-22/hour=08");
+            let folder = folder.join(format!("host={host}"));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("part.parquet"), "").unwrap();
+        }
+        let [a, b, c] = ["a", "b", "c"].map(|name| root.path().join(name).to_str().unwrap().to_owned());
+        let notices = |roots: &[&String]| Recordings::find(roots).unwrap().hosts_in_several();
+        let all = notices(&[&a, &b, &c]);
+        assert_eq!(all.len(), 1, "{all:?}");
+        assert!(all[0].starts_with(&format!("2 folders have recordings of the host node1 ({a} and {b}): ")));
+        assert!(all[0].ends_with("rocescope record --read FILE --host NAME"), "{all:?}");
+        assert!(notices(&[&a, &c]).is_empty());
     }
 
     #[test]
