@@ -61,7 +61,7 @@ use crate::util::background;
 use crate::util::layout::plain;
 use crate::util::limit;
 use crate::util::memory;
-use crate::util::notice::lines;
+use crate::util::notice::{lines, say};
 use crate::util::style::{Color, Paint};
 use crate::util::time::nanos;
 
@@ -197,6 +197,11 @@ fn views(view: &ViewArgs, speed: Option<f64>) -> Result<Views> {
         Output::Tui => Some(tui_options(view, &config, speed)?),
         _ => None,
     };
+    if tui.is_none() && view.view_filter.is_some() {
+        say(
+            "--view-filter chooses rows of the terminal view: the report has all of them; --filter chooses packets",
+        );
+    }
     let analysis = analysis::Options {
         groups: view.common.group.clone(),
         ecmp: view.ecmp,

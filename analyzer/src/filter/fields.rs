@@ -95,7 +95,12 @@ pub const CORE: &[CoreField] = &[
         help: "destination address; also dst host NET, dst net NET",
     },
     CoreField { core: Core::Qp, names: &["qp"], usage: "qp N", help: "destination queue pair: 17, 0x11" },
-    CoreField { core: Core::Port, names: &["port"], usage: "port N", help: "UDP source port" },
+    CoreField {
+        core: Core::Port,
+        names: &["port"],
+        usage: "port N",
+        help: "UDP source port; the destination port of RoCEv2 is always 4791",
+    },
     CoreField {
         core: Core::Vlan,
         names: &["vlan"],

@@ -26,6 +26,7 @@ use std::cell::RefCell;
 
 use rocescope_common::account::flow::DSCP_NONE;
 use rocescope_common::wire::Frame;
+use rocescope_common::wire::PORT_ROCE;
 use rocescope_common::wire::frame::{Addr, VLAN_UNKNOWN};
 use rocescope_common::wire::opcode::CNP;
 
@@ -57,7 +58,7 @@ impl Filter {
                 text: text.into(),
                 at: 0,
                 end: 0,
-                cause: "no test".into(),
+                cause: "no condition".into(),
                 remedy: String::new(),
             }),
             (Some(expr), None) => Ok(Self { expr, text: text.trim().to_owned() }),
@@ -95,6 +96,15 @@ impl Filter {
         };
         let absent = [fields::Core::Port, fields::Core::Vlan, fields::Core::Dscp];
         absent.into_iter().filter(|core| tests(*core)).map(fields::Core::name).collect()
+    }
+
+    /// True if it tests the UDP source port for the destination port of RoCEv2.
+    #[must_use]
+    pub fn tests_roce_port(&self) -> bool {
+        let port = u32::from(PORT_ROCE);
+        self.expr.any_test(
+            &|test| matches!(test, Test::Number(fields::Core::Port, Op::Equal, own) if *own == port),
+        )
     }
 
     /// The names of links it tests that none of these links has.

@@ -99,7 +99,7 @@ impl Parser<'_> {
 
     fn factor(&mut self) -> Option<Expr> {
         let Some(token) = self.take() else {
-            return self.fail_at_end("expected a test".into(), format!("fields: {}", self.fields("")));
+            return self.fail_at_end("expected a condition".into(), format!("fields: {}", self.fields("")));
         };
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -118,7 +118,7 @@ impl Parser<'_> {
             TokenKind::Word(word) => self.test(&token, word),
             TokenKind::Quoted(text) if self.scope == Scope::View => Some(self.word(text, None)),
             _ => {
-                let cause = format!("expected a test, found {}", self.found(&token));
+                let cause = format!("expected a condition, found {}", self.found(&token));
                 let remedy = match token.kind {
                     TokenKind::Compare(_) => "name a field before it".into(),
                     _ => format!("fields: {}", self.fields("")),
@@ -147,9 +147,11 @@ impl Parser<'_> {
             }
             (Some(FieldRef::Row(at)), Scope::Source) => {
                 let figure = self.vocabulary.get(at).is_some_and(|field| field.unit.is_number());
-                let what = if figure { format!("figures such as `{name}`") } else { format!("`{name}`") };
-                let cause = format!("{what} can only be used in --view-filter and /");
-                let remedy = format!("fields of --filter: {}", self.vocabulary.names(true));
+                let what = if figure { "figure" } else { "field of rows" };
+                let cause = format!("unexpected {what} `{name}`");
+                let fields = self.vocabulary.names(true);
+                let remedy =
+                    format!("use it in --view-filter or at the / prompt; fields of --filter: {fields}");
                 self.fail(token, cause, remedy)
             }
             (None, Scope::Source) => self.unknown(token, &name),

@@ -71,6 +71,13 @@ fn links_that_are_not_there_are_named() {
 }
 
 #[test]
+fn a_test_of_the_port_of_rocev2_is_known() {
+    let of = |text| Filter::source(text, vocabulary()).unwrap().tests_roce_port();
+    assert!(of("host 10.0.0.1 and port 4791") && of("not (port = 4791)"));
+    assert!(!of("port 4792") && !of("qp 4791") && !of("port > 4791"));
+}
+
+#[test]
 fn packets_and_flows_match_alike() {
     let frame = frame();
     let mut stats = Stats::default();
@@ -255,7 +262,7 @@ type Mistake = (&'static str, &'static str, &'static str, &'static str);
 /// At the source, and then in a view.
 const MISTAKES: [&[Mistake]; 2] = [
     &[
-        ("", "expected a test", "fields: host, src, dst, qp", ""),
+        ("", "expected a condition", "fields: host, src, dst, qp", ""),
         ("host", "expected an address or a prefix after `host`", "10.0.0.0/24", ""),
         ("host foo", "expected an address or a prefix after `host`, found 'foo'", "", "foo"),
         ("host 1", "expected an address or a prefix after `host`, found '1'", "", "1"),
@@ -274,22 +281,22 @@ const MISTAKES: [&[Mistake]; 2] = [
             "foo",
         ),
         ("host 10.0.0.1 or 10.0.0.2", "unknown field '10.0.0.2'", "write host 10.0.0.2", "10.0.0.2"),
-        ("qp 1 and", "expected a test", "", ""),
-        ("and qp 1", "expected a test, found 'and'", "", "and"),
+        ("qp 1 and", "expected a condition", "", ""),
+        ("and qp 1", "expected a condition, found 'and'", "", "and"),
         ("(qp 1", "unclosed `(`", "", "("),
         ("qp 1)", "`)` without `(`", "", ")"),
-        ("()", "expected a test, found ')'", "", ")"),
+        ("()", "expected a condition, found ')'", "", ")"),
         ("link 'a", "unclosed quote", "close it with '", "'a"),
         ("link )", "expected the name of a link after `link`, found ')'", "eth0", ")"),
         ("é foo", "unknown field 'é'", "", "é"),
         ("vlna 3", "unknown field 'vlna' (did you mean 'vlan'?)", "", "vlna"),
         (
             "host 10.0.0.1 and ce > 1%",
-            "figures such as `ce` can only be used in --view-filter and /",
-            "fields of --filter: host",
+            "unexpected figure `ce`",
+            "use it in --view-filter or at the / prompt; fields of --filter: host",
             "ce",
         ),
-        ("pod x", "`pod` can only be used in --view-filter and /", "", "pod"),
+        ("pod x", "unexpected field of rows `pod`", "--view-filter or at the / prompt", "pod"),
     ],
     &[
         ("qp 1 latency > 1", "unknown field 'latency'", "fields: p99, ", "latency"),
@@ -302,7 +309,7 @@ const MISTAKES: [&[Mistake]; 2] = [
         ("rate >", "expected a rate in bits per second after `rate`", "10G", ""),
         ("nak > and qp 1", "expected a number after `nak`, found 'and'", "10k", "and"),
         ("p99 > 100", "expected a time after `p99`, found '100'", "100us", "100"),
-        ("> 5", "expected a test, found '>'", "name a field before it", ">"),
+        ("> 5", "expected a condition, found '>'", "name a field before it", ">"),
         ("state foo", "unknown state 'foo'", "one of: ok, loss, nak", "foo"),
         ("pod > x", "`pod` has no order for `>`", "write pod VALUE", ">"),
     ],

@@ -141,23 +141,7 @@ impl Replay {
                 units::duration(last - first).replace(' ', ""),
             ));
         }
-        if let Some(filter) = &self.counts.filter {
-            let links: Vec<&str> = self.counts.table.links().iter().map(|link| link.name.as_str()).collect();
-            for name in filter.unknown_links(&links) {
-                self.messages
-                    .notices
-                    .push(format!("--filter: no link is named {name}; the links are {}", links.join(", ")));
-            }
-        }
-        let absent =
-            self.counts.filter.as_ref().map_or_else(Vec::new, crate::filter::Filter::absent_in_infiniband);
-        if self.counts.filtered_infiniband > 0 && !absent.is_empty() {
-            self.messages.notices.push(format!(
-                "{} did not match --filter: InfiniBand has no {}; test host, qp or opcode",
-                units::plural(self.counts.filtered_infiniband, "InfiniBand packet"),
-                absent.join(", ")
-            ));
-        }
+        self.notice_filter();
         let _ = self.send_notices();
         if result.is_ok() {
             let now_ns = self.clock.now_ns.unwrap_or(0);
@@ -175,6 +159,32 @@ impl Replay {
             }
         }
         let _ = self.feed.tell(Update::Ended(result));
+    }
+
+    /// Notices why --filter let through less than its author may have meant.
+    fn notice_filter(&mut self) {
+        if let Some(filter) = &self.counts.filter {
+            let links: Vec<&str> = self.counts.table.links().iter().map(|link| link.name.as_str()).collect();
+            for name in filter.unknown_links(&links) {
+                self.messages
+                    .notices
+                    .push(format!("--filter: no link is named {name}; the links are {}", links.join(", ")));
+            }
+            if filter.tests_roce_port() && self.counts.table.is_empty() {
+                self.messages.notices.push(
+                    "--filter: `port` is the UDP source port, and 4791 is the destination port of all RoCEv2 packets: leave the condition out".to_owned(),
+                );
+            }
+        }
+        let absent =
+            self.counts.filter.as_ref().map_or_else(Vec::new, crate::filter::Filter::absent_in_infiniband);
+        if self.counts.filtered_infiniband > 0 && !absent.is_empty() {
+            self.messages.notices.push(format!(
+                "{} did not match --filter: InfiniBand has no {}; test host, qp or opcode",
+                units::plural(self.counts.filtered_infiniband, "InfiniBand packet"),
+                absent.join(", ")
+            ));
+        }
     }
 
     /// Takes frames from all taps in the order of their times.
