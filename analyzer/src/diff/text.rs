@@ -31,16 +31,15 @@ pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
     } else {
         lines.extend(findings(diff, room, paint));
     }
-    if !diff.hosts.is_empty() {
+    let changed = diff.hosts.iter().flat_map(|pair| pair.metrics.iter().map(move |change| (pair, change)));
+    let changed = changed.filter(|(_, change)| !matches!(change.verdict, None | Some(Verdict::Same)));
+    let mut changed = changed.peekable();
+    if changed.peek().is_some() {
         lines.push(String::new());
         let mut table = figures("FROM → TO");
-        for pair in &diff.hosts {
-            for change in &pair.metrics {
-                if !matches!(change.verdict, None | Some(Verdict::Same)) {
-                    let name = format!("{} → {}  {}", plain(&pair.src), plain(&pair.dst), change.label);
-                    table.row(row(name, change, paint));
-                }
-            }
+        for (pair, change) in changed {
+            let name = format!("{} → {}  {}", plain(&pair.src), plain(&pair.dst), change.label);
+            table.row(row(name, change, paint));
         }
         lines.extend(painted(&table, room, paint));
     }

@@ -380,7 +380,7 @@ impl AtTwo {
             ),
         };
         format!(
-            "{first} {arrow} {second}, {src} → {dst}: {} matched, {lost}{duplicates}{rest}; one-way delay {} to {} against the start",
+            "{first} {arrow} {second}, {src} → {dst}: {} matched, {lost}{duplicates}{rest}; one-way delay changed by {} to {} against the first packets (clocks are not compared)",
             plural(self.matched, "packet"),
             signed(self.change.0),
             signed(self.change.1)
