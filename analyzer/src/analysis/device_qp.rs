@@ -115,8 +115,8 @@ pub struct DeviceQp {
     /// Sequence-error NAKs counted by the port that are attributed to it, likewise. Unit: NAKs. Null: none.
     pub sequence_errors: Option<u64>,
     /// Confidence of `timeouts` and `sequence_errors`. `certain`: no other known queue pair of the port had a packet in
-    /// flight. `likely`: its context showed retries or a standstill at that time; others may share the
-    /// count. Null: none are attributed.
+    /// flight. `likely`: its context showed retries or a standstill at that time, or, for sequence errors that none of
+    /// these can have had, PSNs that moved; others may share the count. Null: none are attributed.
     pub attribution: Option<&'static str>,
     /// Work that its process posted, in samples. Null: not sampled (`--sample-posts`), or it posted nothing in a window
     /// (`post_sampling`).

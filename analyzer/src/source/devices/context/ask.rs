@@ -365,7 +365,7 @@ impl Asker {
         let Some(qp) = self.qps.get_mut(key) else { return };
         qp.asked_ns = Some(now_ns);
         let port = (key.0.clone(), qp.port);
-        let Some(state) = self.ports.get(&port) else { return };
+        let Some(state) = self.ports.get_mut(&port) else { return };
         let counted = self.counted.get(&port).copied().unwrap_or_default();
         let device = self.devices.entry(key.0.clone()).or_default();
         let driver = state.port.driver.as_deref().unwrap_or("");
@@ -418,6 +418,9 @@ impl Asker {
                     self.shown.push((life, Span { began_ns: read.unix_ns, ended_ns }));
                 }
                 qp.take(context, read, counted, &device.rules);
+                if let Some(progress) = &qp.progress {
+                    state.attribution.read(key.1, progress);
+                }
             }
             Err(error) => {
                 self.cost.failed += 1;

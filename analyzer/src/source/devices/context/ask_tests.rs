@@ -319,7 +319,13 @@ fn a_number_that_is_in_use_again_starts_anew() {
 
 /// Counters of the port, at the time of the NIC's clock.
 fn count(nic: &Nic, asker: &mut Asker, timeouts: u64) {
-    let counted = PortCounts { timeouts: Some(timeouts), sequence_errors: Some(0), ..PortCounts::default() };
+    count_errors(nic, asker, timeouts, 0);
+}
+
+/// The same, with sequence-error NAKs.
+fn count_errors(nic: &Nic, asker: &mut Asker, timeouts: u64, naks: u64) {
+    let counted =
+        PortCounts { timeouts: Some(timeouts), sequence_errors: Some(naks), ..PortCounts::default() };
     asker.take_counters("mlx5_0", 1, counted, nic.now_ns.get());
 }
 
@@ -548,3 +554,6 @@ mod kinds;
 
 #[path = "readings_tests.rs"]
 mod readings;
+
+#[path = "port_counter_tests.rs"]
+mod port_counters;

@@ -30,13 +30,38 @@ impl Errors {
 }
 
 /// Errors between two readings of the counters, with monotonic times.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Case {
     from_ns: u64,
     to_ns: u64,
     errors: Errors,
     /// A queue pair ended meanwhile, to which the errors may belong.
     ended: bool,
+    /// Of each queue pair, if its first context after the errors shows that its PSNs moved at that time.
+    moved: Map<u32, bool>,
+}
+
+impl Case {
+    /// The queue pairs that likely had the sequence errors: of those that retried or stalled (`suspects`), and of all
+    /// that may have had a packet in flight (`active`), besides which there may be unknown ones.
+    ///
+    /// A NAK comes from a peer that answers and is answered within a round trip: contexts show no more than PSNs that
+    /// move. One that stood still waits for a peer that does not answer.
+    fn suspects_of_naks(&self, suspects: Vec<u32>, active: &[u32], unknown: bool) -> Vec<u32> {
+        let moved = |all: &[u32]| -> Vec<u32> {
+            all.iter().copied().filter(|lqpn| self.moved.get(lqpn) == Some(&true)).collect()
+        };
+        let (retried, others) = (moved(&suspects), moved(active));
+        if !retried.is_empty() {
+            return retried;
+        }
+        if others.is_empty() {
+            return suspects;
+        }
+        // With fewer NAKs than queue pairs that may have had them, some of these certainly had none.
+        let are_too_many = unknown || active.len() as u64 > self.errors.sequence_errors;
+        if are_too_many { Vec::new() } else { others }
+    }
 }
 
 /// The errors of one port.
@@ -58,7 +83,7 @@ impl TimeoutAttribution {
         let errors = errors.since(before);
         let ended = std::mem::take(&mut self.ended);
         if errors.any() {
-            self.open.push(Case { from_ns, to_ns: now_ns, errors, ended });
+            self.open.push(Case { from_ns, to_ns: now_ns, errors, ended, moved: Map::default() });
         }
         errors.any()
     }
@@ -67,6 +92,14 @@ impl TimeoutAttribution {
     pub(super) fn ended(&mut self) {
         self.ended = true;
         self.open.iter_mut().for_each(|case| case.ended = true);
+    }
+
+    /// Call when a context of a queue pair has been read. Of each case the first one decides: later ones show what
+    /// moved later.
+    pub(super) fn read(&mut self, lqpn: u32, progress: &Progress) {
+        for case in &mut self.open {
+            case.moved.entry(lqpn).or_insert_with(|| progress.has_moved_since(case.from_ns));
+        }
     }
 
     /// True if errors are still to be attributed.
@@ -95,27 +128,41 @@ impl TimeoutAttribution {
                 self.open.push(case);
                 continue;
             }
-            let mut active = qps.clone().filter(|(_, progress)| {
-                !progress.is_some_and(|progress| progress.was_quiet(case.from_ns, case.to_ns))
-            });
+            let active: Vec<(u32, Option<&Progress>)> = qps
+                .clone()
+                .filter(|(_, progress)| {
+                    !progress.is_some_and(|progress| progress.was_quiet(case.from_ns, case.to_ns))
+                })
+                .collect();
             let unknown = case.ended || self.others;
-            if let (false, Some((only, Some(_))), None) = (unknown, active.next(), active.next()) {
-                self.add(only, case.errors, true);
+            if let (false, [(only, Some(_))]) = (unknown, &active[..]) {
+                self.add(*only, case.errors, true);
                 continue;
             }
-            let suspects = qps.clone().filter(|(_, progress)| {
+            let is_suspect = |(_, progress): &(u32, Option<&Progress>)| {
                 progress.and_then(|progress| progress.suspected_ns).is_some_and(|at| at >= case.from_ns)
-            });
-            for (lqpn, _) in suspects {
-                self.add(lqpn, case.errors, false);
-            }
+            };
+            let suspects: Vec<u32> = qps.clone().filter(is_suspect).map(|(lqpn, _)| lqpn).collect();
+            let timeouts = Errors { sequence_errors: 0, ..case.errors };
+            suspects.iter().for_each(|lqpn| self.add(*lqpn, timeouts, false));
+            let active: Vec<u32> = active.into_iter().map(|(lqpn, _)| lqpn).collect();
+            let naks = Errors { timeouts: 0, ..case.errors };
+            let of_naks = case.suspects_of_naks(suspects, &active, unknown);
+            of_naks.into_iter().for_each(|lqpn| self.add(lqpn, naks, false));
         }
     }
 
     fn add(&mut self, lqpn: u32, errors: Errors, certain: bool) {
+        if !errors.any() {
+            return;
+        }
         let of = self.of.entry(lqpn).or_insert(Blamed { certain: true, ..Blamed::default() });
         of.timeouts += errors.timeouts;
         of.sequence_errors += errors.sequence_errors;
         of.certain &= certain;
     }
 }
+
+#[cfg(test)]
+#[path = "attribution_tests.rs"]
+mod tests;

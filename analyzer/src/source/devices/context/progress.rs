@@ -105,6 +105,8 @@ pub(super) struct Progress {
     moved: bool,
     /// The latest two contexts have the same PSNs.
     is_still: bool,
+    /// Time of the latest context with other PSNs than the one before. Monotonic.
+    moved_ns: Option<u64>,
     /// Time of the first context since which it has sent nothing and had nothing in flight. Monotonic.
     quiet_since_ns: Option<u64>,
 }
@@ -126,6 +128,7 @@ impl Progress {
             waits_since_ns: None,
             moved: false,
             is_still: false,
+            moved_ns: None,
             quiet_since_ns: None,
         };
         progress.note(rules, false);
@@ -147,6 +150,9 @@ impl Progress {
             self.quiet_since_ns = None;
         }
         self.is_still = self.has_psns_of(&context);
+        if !self.is_still {
+            self.moved_ns = Some(read.monotonic_ns);
+        }
         let took_receives = context.received_wqes != self.context.received_wqes;
         (self.context, self.read) = (context, read);
         self.readings += 1;
@@ -229,6 +235,11 @@ impl Progress {
     pub(super) fn rnr_retries_used(&self, rules: &Rules) -> Option<u8> {
         let of = self.in_use()?;
         rules.rnr_retries.used(of.counts_down, of.rnr_retry, of.rnr_retry_now)
+    }
+
+    /// True if a context since this time has shown that it sent or was acknowledged.
+    pub(super) fn has_moved_since(&self, from_ns: u64) -> bool {
+        self.moved_ns.is_some_and(|at| at >= from_ns)
     }
 
     /// True if it cannot have waited for an acknowledgement between these times.
