@@ -381,9 +381,11 @@ fn queue_pairs(
             qps.push(qp);
         }
     }
-    for qp in qps.iter_mut().filter(|qp| !qp.control.is_over()) {
-        if let Some(context) = contexts.get(&qp.lqpn) {
-            qp.add_context(context);
+    for qp in &mut qps {
+        match contexts.get(&qp.lqpn).filter(|_| !qp.control.is_over()) {
+            Some(context) => qp.add_context(context),
+            None if qp.sources.len() > 1 => qp.note_sources(&ContextSample::default()),
+            None => {}
         }
     }
     super::posts::join(devices, port, &mut qps);

@@ -62,11 +62,12 @@ pub struct DeviceQp {
     /// Facts from the kernel's control path; without that, some of them from the NIC's own context.
     #[serde(flatten)]
     pub control: QpControl,
-    /// Source of each figure that the NIC's own context and another source may have: `state`, `src`, `dst`, `udp_port`,
-    /// `flow_label`, `dscp`, `path_mtu`, `timeout_ns`, `retry_cnt`, `rnr_retry`, `priority`, `plane`, `sent_packets`,
-    /// `received_packets`; `devx` for a `udp_port` that a command set. Without a figure that is not known. A state of
-    /// the control path may be that of a query. Empty: no context was read, so that `sources` says it, or a recording,
-    /// which has no sources by figure.
+    /// Source of each figure that several of the kernel's list, its control path, commands past the verbs and the NIC's
+    /// own context may have: `state`, `rqpn`, `src`, `dst`, `udp_port`, `flow_label`, `dscp`, `path_mtu`, `timeout_ns`,
+    /// `retry_cnt`, `rnr_retry`, `priority`, `adaptive_routing`, `plane`, `bond_port`, `sent_packets`,
+    /// `received_packets`; `devx` for a `udp_port` that a command set. Without a figure that is not known. A state or
+    /// `rqpn` of the control path may be that of a query. Empty: one of these sources alone knows it, so that `sources`
+    /// says it, or a recording, which has no sources by figure.
     pub figure_sources: BTreeMap<&'static str, QpSource>,
     /// Latest reading of the NIC's own context of the queue pair, from which this and the following fields come
     /// (`qp_context`). Unit: Unix ns. Null: none was read.
@@ -186,7 +187,16 @@ impl DeviceQp {
     /// Takes over what the control path knows.
     pub(super) fn add(&mut self, life: &QpLife) {
         let is_devx = life.origin == Some(DEVX);
-        self.sources.push(if is_devx { QpSource::Devx } else { QpSource::ControlPath });
+        let source = if is_devx { QpSource::Devx } else { QpSource::ControlPath };
+        let list = self.sources.contains(&QpSource::Netlink).then_some(QpSource::Netlink);
+        for (name, of_life, of_list) in [
+            ("state", life.state.is_some(), self.state.is_some()),
+            ("rqpn", life.rqpn.is_some(), self.rqpn.is_some()),
+        ] {
+            let of = list.filter(|_| of_life || of_list).map(|list| if of_life { source } else { list });
+            self.figure_sources.extend(of.map(|of| (name, of)));
+        }
+        self.sources.push(source);
         // Lists and contexts are in the life, too, unless a verb is newer.
         self.rqpn = life.rqpn.or(self.rqpn);
         self.kind = self.kind.or(life.kind);

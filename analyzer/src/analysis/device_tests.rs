@@ -48,7 +48,8 @@ fn figures_of_verbs_and_context_have_their_source() {
         fixtures::with_lives(fixtures::port(), Lives { qps: vec![life, other].into(), ..Lives::default() });
     let mut context =
         ContextSample { device: "mlx5_0".into(), port: 1, lqpn: 17, ..ContextSample::default() };
-    (context.context.dscp, context.context.timeout) = (Some(0), Some(14));
+    (context.context.dscp, context.context.timeout, context.context.rqpn) = (Some(0), Some(14), Some(29));
+    (context.context.adaptive_routing, context.context.bond_port) = (Some(true), Some(2));
     Arc::make_mut(&mut sample.devices).contexts =
         Arc::new(Contexts { qps: vec![context], ..Contexts::default() });
     let qps = |sample: &Sample| -> Vec<DeviceQp> {
@@ -56,13 +57,50 @@ fn figures_of_verbs_and_context_have_their_source() {
         facts.devices.into_iter().flat_map(|device| device.qps).collect()
     };
     let [both, one] = &qps(&sample)[..] else { panic!("two queue pairs") };
-    let verbs = ["src", "dst", "state", "udp_port"].map(|figure| (figure, QpSource::ControlPath));
-    let contexts = ["dscp", "timeout_ns"].map(|figure| (figure, QpSource::Context));
+    let verbs = ["src", "dst", "state", "rqpn", "udp_port"].map(|figure| (figure, QpSource::ControlPath));
+    let contexts =
+        ["dscp", "timeout_ns", "adaptive_routing", "bond_port"].map(|figure| (figure, QpSource::Context));
     let expected: BTreeMap<_, _> = verbs.into_iter().chain(contexts).collect();
     assert_eq!((both.control.dscp, both.figure_sources.clone()), (Some(0), expected));
     assert!(one.figure_sources.is_empty(), "the verbs alone: {:?}", one.figure_sources);
     sample.recording = Some(Arc::default());
     assert!(qps(&sample)[0].figure_sources.is_empty());
+}
+
+/// Without a context the list and the verbs are two sources.
+#[test]
+fn figures_of_list_and_verbs_have_their_source() {
+    use QpSource::{Context, ControlPath, Netlink};
+    let owner = QpOwner {
+        device: "mlx5_0".into(),
+        lqpn: 17,
+        rqpn: Some(29),
+        state: Some("RTS"),
+        ..QpOwner::default()
+    };
+    let of = |life: Option<QpLife>, context: Option<ContextSample>| {
+        let qp = QpSample { owner: owner.clone(), sent: Some(5), ..QpSample::default() };
+        let port = PortSample { qps: Arc::new(vec![qp]), ..fixtures::port() };
+        let lives = Arc::new(Lives { qps: life.into_iter().collect::<Vec<_>>().into(), ..Lives::default() });
+        let contexts = Contexts { qps: context.into_iter().collect(), ..Contexts::default() };
+        let devices =
+            Devices { ports: vec![port], lives, contexts: Arc::new(contexts), ..Devices::default() };
+        super::devices(&devices)[0].qps[0].figure_sources.clone()
+    };
+    let ordered = |all: &[(&'static str, QpSource)]| all.iter().copied().collect::<BTreeMap<_, _>>();
+    let verbs = [("src", ControlPath), ("dst", ControlPath), ("sent_packets", Netlink)];
+    let both = [&verbs[..], &[("state", ControlPath), ("rqpn", ControlPath)]].concat();
+    assert_eq!(of(Some(fixtures::qp_life(17, 29)), None), ordered(&both));
+    // Without state and peer in what the verbs showed, those of the list stand.
+    let life = QpLife { rqpn: None, state: None, ..fixtures::qp_life(17, 29) };
+    let listed = [&verbs[..], &[("state", Netlink), ("rqpn", Netlink)]].concat();
+    assert_eq!(of(Some(life), None), ordered(&listed));
+    let mut context =
+        ContextSample { device: "mlx5_0".into(), port: 1, lqpn: 17, ..ContextSample::default() };
+    (context.context.rqpn, context.context.plane) = (Some(29), Some(1));
+    let read = [("state", Netlink), ("rqpn", Netlink), ("sent_packets", Netlink), ("plane", Context)];
+    assert_eq!(of(None, Some(context)), ordered(&read));
+    assert!(of(None, None).is_empty(), "the list alone");
 }
 
 #[test]

@@ -74,8 +74,9 @@ impl DeviceQp {
         self.sent_packets.or(self.received_packets).is_none() || is_better
     }
 
-    /// Notes which source each figure has once this context is added to what other sources have shown.
-    fn note_sources(&mut self, of: &ContextSample) {
+    /// Notes which source each figure has once this context is added to what other sources have shown; an empty one for
+    /// a queue pair without.
+    pub(super) fn note_sources(&mut self, of: &ContextSample) {
         let is_other = |source: &&QpSource| matches!(source, QpSource::ControlPath | QpSource::Devx);
         let other = self.sources.iter().find(is_other).copied();
         let (context, control) = (&of.context, &self.control);
@@ -87,16 +88,15 @@ impl DeviceQp {
         let packets = |known: Option<u64>, read: Option<u64>| {
             if is_own { own(read.is_some()) } else { listed(known.is_some()) }
         };
-        // A port that a command set has its source already.
-        let port = self.figure_sources.get("udp_port").copied().or(others(control.udp_port.is_some()));
+        // A port that a command set has its source already, and so has what the list and another source have.
+        let noted = |name: &str| self.figure_sources.get(name).copied();
+        let port = noted("udp_port").or(others(control.udp_port.is_some()));
+        let known = |name: &str, has: bool| noted(name).or(others(has)).or(listed(has));
+        let peer = context.rqpn.is_some_and(|qpn| qpn != 0);
         // The first of them that has it, as in `add_context`.
         let all = [
-            (
-                "state",
-                others(self.state.is_some())
-                    .or(listed(self.state.is_some()))
-                    .or(own(context.state.is_some())),
-            ),
+            ("state", known("state", self.state.is_some()).or(own(context.state.is_some()))),
+            ("rqpn", known("rqpn", self.rqpn.is_some()).or(own(peer))),
             ("src", others(control.src.is_some()).or(own(of.src.is_some()))),
             ("dst", others(control.dst.is_some()).or(own(context.dst.is_some()))),
             ("udp_port", own(context.udp_port.is_some()).or(port)),
@@ -107,7 +107,12 @@ impl DeviceQp {
             ("retry_cnt", others(control.retry_cnt.is_some()).or(own(context.retry_cnt.is_some()))),
             ("rnr_retry", others(control.rnr_retry.is_some()).or(own(context.rnr_retry.is_some()))),
             ("priority", own(context.priority.is_some()).or(others(self.priority.is_some()))),
+            (
+                "adaptive_routing",
+                own(context.adaptive_routing.is_some()).or(others(self.adaptive_routing.is_some())),
+            ),
             ("plane", own(context.plane.is_some()).or(others(self.plane.is_some()))),
+            ("bond_port", own(context.bond_port.is_some()).or(others(self.bond_port.is_some()))),
             ("sent_packets", packets(self.sent_packets, of.sent)),
             ("received_packets", packets(self.received_packets, of.received)),
         ];
