@@ -6,8 +6,9 @@ use ratatui::text::Line;
 use super::super::timeline::grid::Grid;
 use super::super::trends::{self, Head};
 use super::columns::timeout;
+use super::reasons;
 use super::rows::{self, Row};
-use crate::analysis::{DeviceQp, Facts, QpPosts, QpSource};
+use crate::analysis::{QpPosts, QpSource};
 use crate::entity::lives::{ERROR, GONE, NUMBER_REUSED};
 use crate::model::Level;
 use crate::tui::column::compact;
@@ -17,8 +18,6 @@ use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::section;
 use crate::tui::widgets::{Spans, cut};
-use crate::util::source_port::why_unknown;
-use crate::util::system::KernelVersion;
 use crate::util::units::{self, UNKNOWN};
 use crate::util::wrap::hanging;
 
@@ -108,7 +107,7 @@ fn life(row: &Row<'_>) -> Vec<Pair> {
     let control = &row.qp.control;
     let time = |ns: Option<u64>, without: &str| ns.map_or_else(|| without.to_owned(), units::second_utc);
     let end = if row.qp.sources.contains(&QpSource::Netlink) { "it exists" } else { "not seen" };
-    vec![
+    let mut life = vec![
         ("process", text(row.process())),
         ("pod", text(row.qp.pod.clone())),
         ("made by", text(row.qp.origin)),
@@ -116,9 +115,10 @@ fn life(row: &Row<'_>) -> Vec<Pair> {
         ("ready to send", time(control.connected_ns, UNKNOWN)),
         ("connecting took", text(control.connect_took_ns.map(units::duration))),
         ("ended (UTC)", time(control.ended_ns, end)),
-        ("how it ended", text(control.end.map(how_ended))),
         ("age", text(row.age_ns.map(units::duration))),
-    ]
+    ];
+    life.extend(control.end.map(|end| ("how it ended", how_ended(end).to_owned())));
+    life
 }
 
 /// An end in words.
@@ -137,25 +137,26 @@ fn settings(row: &Row<'_>) -> Vec<Pair> {
         Some(7) => "7 (unlimited)".to_owned(),
         other => text(other),
     };
-    // Of figures that verbs and context may have, which of them it was.
+    // Of figures that several sources may have, which of them it was.
     let of = |name: &str, value: String| match qp.figure_sources.get(name) {
-        Some(source) => format!("{value} ({})", rows::words(*source)),
-        None => value,
+        Some(source) if value != UNKNOWN => format!("{value} ({})", rows::words(*source)),
+        _ => value,
     };
+    let adaptive_routing = text(qp.adaptive_routing.map(|on| if on { "on" } else { "off" }));
     vec![
         ("from", text(control.src)),
         ("to", text(control.dst)),
         ("UDP source port", of("udp_port", text(control.udp_port))),
-        ("flow label", text(control.flow_label.map(|label| format!("{label:#x}")))),
+        ("flow label", of("flow_label", text(control.flow_label.map(|label| format!("{label:#x}"))))),
         ("DSCP", of("dscp", text(control.dscp))),
         ("priority", of("priority", text(qp.priority))),
-        ("path MTU", text(control.path_mtu)),
+        ("path MTU", of("path_mtu", text(control.path_mtu))),
         ("timeout", of("timeout_ns", text(control.timeout_ns.map(timeout)))),
-        ("retries", text(control.retry_cnt)),
+        ("retries", of("retry_cnt", text(control.retry_cnt))),
         ("RNR retries", retries(control.rnr_retry)),
-        ("adaptive routing", text(qp.adaptive_routing.map(|on| if on { "on" } else { "off" }))),
+        ("adaptive routing", of("adaptive_routing", adaptive_routing)),
         ("plane", of("plane", text(qp.plane))),
-        ("port of the bond", text(qp.bond_port)),
+        ("port of the bond", of("bond_port", text(qp.bond_port))),
     ]
 }
 
@@ -179,7 +180,7 @@ fn context(row: &Row<'_>) -> Vec<Pair> {
         rate.map_or_else(|| UNKNOWN.to_owned(), |rate| format!("{} pkt/s", compact(rate)))
     };
     let blamed = |n: Option<u64>| match (n, qp.attribution) {
-        (Some(n), Some(how)) => format!("{} ({how})", units::count(n)),
+        (Some(n), Some(how)) if n > 0 => format!("{} ({how})", units::count(n)),
         (n, _) => count(n),
     };
     vec![
@@ -309,13 +310,19 @@ fn events(row: &Row<'_>, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
+/// Names of the figures that are not known.
+fn dashes(row: &Row<'_>) -> Vec<&'static str> {
+    let all = [life(row), settings(row), context(row)].into_iter().flatten();
+    all.filter(|(_, value)| value == UNKNOWN).map(|(name, _)| name).collect()
+}
+
 /// Reasons for the dashes.
 fn unknown(view: &View, row: &Row<'_>, width: usize) -> Vec<Line<'static>> {
     let Some(facts) = view.analysis.as_ref().map(|analysis| &analysis.report.facts) else {
         return Vec::new();
     };
     let kernel = view.data.as_ref().and_then(|data| data.sample.devices.kernel);
-    let reasons = reasons(facts, row, kernel);
+    let reasons = reasons::of(facts, row, kernel, dashes(row)).given;
     if reasons.is_empty() {
         return Vec::new();
     }
@@ -327,108 +334,6 @@ fn unknown(view: &View, row: &Row<'_>, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-fn reasons(facts: &Facts, row: &Row<'_>, kernel: Option<KernelVersion>) -> Vec<String> {
-    let (qp, control) = (row.qp, &row.qp.control);
-    let has = |source| qp.sources.contains(&source);
-    let mut reasons = Vec::new();
-    if !has(QpSource::ControlPath) && !has(QpSource::Devx) {
-        let why = facts.qp_lives.as_ref().and_then(|lives| lives.unavailable.clone());
-        let why = why.unwrap_or_else(|| "no verb observed since the run began".to_owned());
-        reasons.push(format!("path, settings, creation: {why}"));
-    } else if control.created_ns.is_none() {
-        reasons.push("creation: it was created before this run".to_owned());
-    }
-    if qp.rqpn.is_none() {
-        reasons.push(format!("peer, path, settings: {}", without_peer(qp)));
-    } else if control.udp_port.is_none() && (control.dst.is_some() || has(QpSource::ControlPath)) {
-        let driver = row.device.driver.as_deref().unwrap_or("the driver");
-        reasons.push(why_unknown(driver, kernel));
-    }
-    if !has(QpSource::Context) {
-        let refused = facts.qp_context.iter().flat_map(|contexts| &contexts.refused);
-        let mut own = refused.filter_map(|one| one.strip_prefix(&format!("{}: ", row.device.name)));
-        let why = match (own.next(), &facts.qp_context) {
-            (Some(why), _) => why.to_owned(),
-            (None, _) if has(QpSource::Devx) => {
-                "the kernel lists no queue pair that was made past the verbs (--fwctl asks the firmware)"
-                    .to_owned()
-            }
-            (None, _) if row.has_ended() => "it has ended".to_owned(),
-            (None, None) => "contexts are not read (--qp-queries)".to_owned(),
-            (None, Some(contexts)) => format!("not read yet: {} queries a second at most", contexts.at_most),
-        };
-        reasons.push(format!("NIC context: {why}"));
-    }
-    if row.sent.is_none() && row.received.is_none() && !row.has_ended() {
-        reasons.push(format!("packet rates: {}", without_packets(qp)));
-    }
-    if has(QpSource::Context) && qp.in_flight.is_none() && !matches!(qp.kind, None | Some("RC" | "XRC_INI")) {
-        let kind = qp.kind.unwrap_or_default();
-        reasons.push(format!("in flight, stuck, retries: the context of {kind} shows no acknowledgements"));
-    }
-    if qp.posts.is_none() {
-        let why = match &facts.post_sampling {
-            None => "not sampled (--sample-posts)",
-            Some(_) if has(QpSource::Devx) => "a GPU posts, or direct verbs",
-            Some(_) => "nothing was posted in a window",
-        };
-        reasons.push(format!("posted work: {why}"));
-    }
-    if !has(QpSource::Packets) {
-        reasons.push("packets: none was captured; a NIC that does RoCE in hardware shows none".to_owned());
-    }
-    reasons
-}
-
-/// The reason for which a queue pair has no peer.
-fn without_peer(qp: &DeviceQp) -> &'static str {
-    let was_connected = matches!(qp.state, Some("RTR" | "RTS" | "SQD" | "SQE"));
-    match qp.kind {
-        Some("UD" | "GSI" | "SMI") => "each of its requests names a peer of its own",
-        Some("XRC_INI" | "XRC_TGT") if was_connected => {
-            "the kernel's lists name no peer of XRC, and the verb that connected it was not seen"
-        }
-        _ => "it is not connected",
-    }
-}
-
-/// The reason for which the packets of a queue pair are not known, or no rate of them.
-fn without_packets(qp: &DeviceQp) -> &'static str {
-    let is_read = qp.sources.contains(&QpSource::Context);
-    if qp.sq_psn.is_none() && qp.rq_psn.is_none() && !is_read {
-        "neither the kernel's list nor a context has its PSNs"
-    } else if qp.ambiguous_readings.is_some_and(|readings| readings > 0) {
-        "its PSN may have wrapped since the reading before: 2^24 packets or more passed the port, or they are not counted"
-    } else if qp.sent_packets.is_some() || qp.received_packets.is_some() {
-        "two readings of its PSN are needed, and there are none yet"
-    } else if is_read {
-        "its context has no PSN that counts packets"
-    } else {
-        "no PSN of the port has moved: drivers may report those of the connection's start"
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_dash_has_the_reason_that_holds() {
-        let with = |sent, ambiguous| DeviceQp {
-            sq_psn: Some(1),
-            sent_packets: sent,
-            ambiguous_readings: ambiguous,
-            ..DeviceQp::default()
-        };
-        assert!(without_packets(&DeviceQp::default()).starts_with("neither"));
-        assert!(without_packets(&with(Some(0), Some(0))).starts_with("two readings"));
-        assert!(without_packets(&with(Some(5), Some(1))).starts_with("its PSN may have wrapped"));
-        assert!(without_packets(&with(None, None)).starts_with("no PSN of the port has moved"));
-        let of = |kind, state| {
-            without_peer(&DeviceQp { kind: Some(kind), state: Some(state), ..DeviceQp::default() })
-        };
-        assert!(of("UD", "RTS").starts_with("each of its requests"));
-        assert!(of("XRC_TGT", "RTR").starts_with("the kernel's lists"));
-        assert_eq!([of("RC", "INIT"), of("XRC_INI", "INIT")], ["it is not connected"; 2]);
-    }
-}
+#[path = "detail_tests.rs"]
+mod tests;

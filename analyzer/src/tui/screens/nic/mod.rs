@@ -9,12 +9,14 @@
 //! | `filter` | what the filter tests |
 //! | `paths` | the line about their paths |
 //! | `detail` | everything about one queue pair |
+//! | `reasons` | the reasons for which figures of it are not known |
 
 mod columns;
 mod detail;
 mod filter;
 mod list;
 mod paths;
+mod reasons;
 mod rows;
 
 use ratatui::buffer::Buffer;
