@@ -101,6 +101,8 @@ pub struct Follower {
     events_left_out: u64,
     /// Number of the next.
     next_event: u64,
+    /// Number of those that show a death.
+    deaths: u64,
     qps_left_out: u64,
     unnumbered: u64,
     /// Number of lists.
@@ -122,6 +124,11 @@ impl Follower {
             Change::Kept(event) => self.kept(event),
             Change::Event(event) => self.event(event),
         }
+    }
+
+    /// Number of events so far that show the death of a queue pair.
+    pub const fn deaths(&self) -> u64 {
+        self.deaths
     }
 
     /// Notes how many results of verbs were missed up to the records that follow.
@@ -288,6 +295,7 @@ impl Follower {
             self.events.pop_front();
             self.events_left_out += 1;
         }
+        self.deaths += u64::from(event.is_death());
         self.events.push_back(QpEvent { number: self.next_event, ..event });
         self.next_event += 1;
     }

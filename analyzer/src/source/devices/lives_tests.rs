@@ -64,6 +64,28 @@ fn a_life_is_put_together_from_its_calls() {
     );
 }
 
+/// A death is published at once.
+#[test]
+fn deaths_are_counted_and_other_events_are_not() {
+    let state = |state| QpLife { state: Some(state), ..life(17) };
+    let event = |name: &str| {
+        let device = "rxe0".into();
+        Change::Event(QpEvent { device, lqpn: Some(17), event: name.into(), ..QpEvent::default() })
+    };
+    let mut follower = Follower::default();
+    let changes = [
+        (is(state("RTS"), 39, 40), 0),
+        (found(state("ERR"), 50), 1),
+        (found(state("ERR"), 60), 1),
+        (event("COMM_EST"), 1),
+        (event("QP_FATAL"), 2),
+    ];
+    for (change, expected) in changes {
+        follower.take(change);
+        assert_eq!(follower.deaths(), expected);
+    }
+}
+
 #[test]
 fn a_queue_pair_in_the_error_state_died_unless_a_verb_took_it_there() {
     let found = |state| found(QpLife { state: Some(state), ..life(17) }, 50);

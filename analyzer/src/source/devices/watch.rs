@@ -263,6 +263,12 @@ impl Watch {
         self.ports.iter().map(PortWatch::given_up).fold(0, u64::saturating_add)
     }
 
+    /// Number of events so far that show the death of a queue pair.
+    #[must_use]
+    pub const fn deaths(&self) -> u64 {
+        self.follower.deaths()
+    }
+
     /// The driver of a watched device.
     #[must_use]
     pub fn driver(&self, device: &str) -> Option<String> {

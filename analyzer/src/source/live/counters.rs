@@ -274,9 +274,11 @@ impl Work {
         plan
     }
 
-    /// Waits for the next reading, and empties the ring buffer meanwhile. True if the run is to end.
+    /// Waits for the next reading, and empties the ring buffer meanwhile. The first death is published at once, so that
+    /// the next sample has it; others come with the next reading. True if the run is to end.
     fn rest(&mut self, stopped: &Receiver<()>) -> bool {
         let until = Instant::now() + SHORTEST;
+        let (deaths, mut is_published) = (self.watch.deaths(), false);
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let often = matches!(self.probes, Some(Ok(_))) || self.watch.reads_contexts();
@@ -288,6 +290,10 @@ impl Work {
             self.watch.read_contexts(self.host.ask(), &Clocks);
             if Instant::now() >= until {
                 return false;
+            }
+            if !is_published && self.watch.deaths() > deaths {
+                self.publish(None);
+                is_published = true;
             }
         }
     }
