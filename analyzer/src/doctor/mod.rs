@@ -132,7 +132,7 @@ Doctor has not been tested on RDMA NIC hardware: readers and checks are tested o
   queue pairs: whether retry counters count down, and whether the acknowledged PSN is the last or the next one. A context that names another peer than the
   kernel does is not used. `doctor` reads the context of one connected queue pair of each device, and says how many bytes came and whether they could be
   decoded. bnxt_re returns 1,088 bytes for whose layout no public definition was found (in Linux, rdma-core, iproute2 and Broadcom's own driver): not
-  decoded.
+  decoded; and the kernel's bnxt_fwctl lets no command pass that reads a queue pair. Packets in flight and retries in use of Broadcom NICs are unknown.
 
 ## Checks
 
