@@ -174,7 +174,9 @@ fn a_hijacked_writer_of_dumps_can_do_nothing_else() {
     assert!(asked.success());
     program.wait_for_message(|text| text.contains("dump written to ").then_some(())).unwrap();
     // What reads the host for doctor's page may read all of it, and do nothing else.
-    let reads = ["open /etc/shadow", "read memory"];
+    let mut reads = vec!["open /etc/shadow"];
+    // Some hosts keep root from the memory of their first process.
+    reads.extend(std::fs::File::open("/proc/1/mem").is_ok().then_some("read memory"));
     refused_in(program, &[("dump", &WRITES), ("facts", &reads)]);
     let mut made = std::fs::read_dir(&dumps).unwrap().map(|entry| entry.unwrap().path());
     let dump = made.find(|path| path.is_dir()).unwrap();

@@ -95,6 +95,15 @@ fn of_another_user() -> Killed {
     Killed(command.spawn().unwrap())
 }
 
+/// Waits until a program has a thread of this name.
+fn has_thread(program: &Program, name: &str) {
+    let late = Instant::now() + PATIENCE;
+    while !threads::of(program.id()).values().any(|thread| thread.name == name) {
+        assert!(Instant::now() < late, "no thread {name}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// The only dump below a folder.
 fn dump_in(folder: &Path) -> PathBuf {
     let all = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -123,6 +132,8 @@ fn each_thread_of_the_flight_recorder_keeps_what_it_needs() {
         let how = Start { netns: Some(&world.near), ..Start::default() };
         let program = Program::watching(how, &[command, &keep, more].concat()).unwrap();
         link.receive(&frames::sends(3, 5)).unwrap();
+        // It starts once signals are caught.
+        has_thread(&program, "recorder");
         let all = settled(&program, |thread| is_confined(thread) || thread.name == "on-cmd");
         let sets = |name: &str| {
             let thread = all.iter().find(|thread| thread.name == name)?;

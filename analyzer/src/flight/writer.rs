@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Produces doctor's page as JSON.
 pub type Facts = Box<dyn Fn() -> Option<String> + Send>;
 /// Runs the user's program with the folder of a dump.
-type Run = Aside<PathBuf, io::Result<()>>;
+type RunProgram = Aside<PathBuf, io::Result<()>>;
 
 /// Rights of the thread.
 #[cfg(target_os = "linux")]
@@ -57,7 +57,7 @@ pub fn start(
         // Its program has the user's rights, so that this thread gives up none. It reads nothing.
         aside::start("on-cmd", move || move |folder: PathBuf| run(&program, &folder, COMMAND_TIME))
     });
-    let run: Option<Run> = run.transpose()?;
+    let run: Option<RunProgram> = run.transpose()?;
     // One dump being written, and one queued.
     let (sender, dumps) = mpsc::sync_channel::<Dump>(1);
     let thread = std::thread::Builder::new().name("dumps".to_owned()).spawn(move || {
@@ -76,7 +76,7 @@ pub fn start(
     Ok((sender, thread))
 }
 
-fn one(settings: &Settings, dump: &Dump, facts: Option<&str>, run: Option<&Run>, say: &dyn Fn(&str)) {
+fn one(settings: &Settings, dump: &Dump, facts: Option<&str>, run: Option<&RunProgram>, say: &dyn Fn(&str)) {
     let why = dump.reasons.first().map_or("", |reason| reason.title.as_str());
     let (written, pruned) = match write(settings, dump, facts) {
         Ok(done) => done,

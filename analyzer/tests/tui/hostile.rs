@@ -72,28 +72,8 @@ fn sample(world: &World, seconds: u64) -> Sample {
         port_description: name("description"),
         ..Neighbour::default()
     };
-    let event = QpEvent {
-        device: named("dev"),
-        port: Some(1),
-        time_ns: sample.time_ns,
-        lqpn: Some(17),
-        event: named("event"),
-        reason: name("reason"),
-        comm: name("caller"),
-        ..QpEvent::default()
-    };
-    let setting = Setting {
-        check: "qos.trust",
-        subject: named("subject"),
-        critical: true,
-        value: name("value"),
-        why: name("why"),
-        change: name("change"),
-    };
     sample.devices = Arc::new(Devices {
         ports: vec![port],
-        settings: vec![setting],
-        lives: Arc::new(Lives { events: vec![event], ..Lives::default() }),
         neighbours: vec![(sample.links[0].name.clone(), neighbour)],
         ..Devices::default()
     });
@@ -144,12 +124,40 @@ fn no_screen_draws_control_characters_of_names() {
     }
 }
 
+/// The same sample with what the host says besides: a setting that is wrong, an event of a queue pair.
+fn sample_of_host(world: &World, seconds: u64) -> Sample {
+    let mut sample = sample(world, seconds);
+    let name = |what: &str| Some(named(what));
+    let event = QpEvent {
+        device: named("dev"),
+        port: Some(1),
+        time_ns: sample.time_ns,
+        lqpn: Some(17),
+        event: named("event"),
+        reason: name("reason"),
+        comm: name("caller"),
+        ..QpEvent::default()
+    };
+    let setting = Setting {
+        check: "qos.trust",
+        subject: named("subject"),
+        critical: true,
+        value: name("value"),
+        why: name("why"),
+        change: name("change"),
+    };
+    let devices = Arc::make_mut(&mut sample.devices);
+    devices.settings = vec![setting];
+    devices.lives = Arc::new(Lives { events: vec![event], ..Lives::default() });
+    sample
+}
+
 /// As `--output text` and `csv` print them, and what stands below the last page of a live run.
 #[test]
 fn no_report_prints_control_characters_of_names() {
     let mut options = options().report;
     options.analysis.filter = Some(named("filter"));
-    let report = Report::build(&sample(&world(), 3), &options);
+    let report = Report::build(&sample_of_host(&world(), 3), &options);
     let mut table = Vec::new();
     csv::write(&report, &mut table).unwrap();
     let mut pages = vec![String::from_utf8(table).unwrap()];
