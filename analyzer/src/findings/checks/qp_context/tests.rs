@@ -254,12 +254,14 @@ fn a_plane_that_carries_more_than_the_others_is_named() {
 fn of_nic(of: impl Fn(u32, u64) -> Virtual, more: impl Fn(&mut PortSample)) -> Vec<Finding> {
     let nic = Nic::with(8);
     let mut asker = nic.asker(50, "mlx5_ib");
+    nic.counts(&mut asker, 0);
     nic.run(&mut asker, 3_000, |_, _| {});
     nic.run(&mut asker, 5_000, |ms, qps| {
         for (lqpn, qp) in qps {
             *qp = of(*lqpn, ms);
         }
     });
+    nic.counts(&mut asker, 10_000);
     let mut port = fixtures::port();
     more(&mut port);
     let qps = (1..=8).map(|lqpn| fixtures::qp_life(lqpn, lqpn + 1_000)).collect();

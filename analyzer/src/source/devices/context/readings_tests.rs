@@ -4,10 +4,13 @@ use super::*;
 
 const ROUND: u64 = 1 << 24;
 
-/// Reads the counters of the port, which has sent this many packets.
-fn sent(nic: &Nic, asker: &mut Asker, packets: u64) {
-    let packets = PortPackets { sent: Some(packets), received: Some(0) };
-    asker.take_counters("mlx5_0", 1, PortCounts { packets, ..PortCounts::default() }, nic.now_ns.get());
+impl Nic {
+    /// Reads the counters of the port, which has sent this many packets.
+    pub(crate) fn counts(&self, asker: &mut Asker, sent: u64) {
+        let packets = PortPackets { sent: Some(sent), received: Some(0) };
+        let counted = PortCounts { packets, ..PortCounts::default() };
+        asker.take_counters("mlx5_0", 1, counted, self.now_ns.get());
+    }
 }
 
 /// Readings of the only queue pair, its packets, and the ambiguous readings.
@@ -36,13 +39,13 @@ fn a_psn_may_have_wrapped_if_the_port_counts_enough_until_after_the_context() {
         let nic = Nic::with(1);
         let mut asker = nic.asker(50, "mlx5_ib");
         let [first, between, last] = counted;
-        sent(&nic, &mut asker, first);
+        nic.counts(&mut asker, first);
         nic.run(&mut asker, 50, |_, _| {});
-        sent(&nic, &mut asker, between);
+        nic.counts(&mut asker, between);
         assert_eq!(known(&mut asker), Some((1, Some(0), 0)));
         move_on(&nic, &mut asker);
         assert_eq!(known(&mut asker), Some((2, Some(0), 0)), "its packets are not decided yet: {counted:?}");
-        sent(&nic, &mut asker, last);
+        nic.counts(&mut asker, last);
         assert_eq!(known(&mut asker), Some((2, Some(90), expected)), "{counted:?}");
     }
 }
@@ -52,11 +55,11 @@ fn a_psn_may_have_wrapped_if_the_port_counts_enough_until_after_the_context() {
 fn counters_before_the_first_list_bound_what_follows_the_first_context() {
     let nic = Nic::with(1);
     let mut asker = Asker::new(50);
-    sent(&nic, &mut asker, 5);
+    nic.counts(&mut asker, 5);
     nic.list(&mut asker, "mlx5_ib");
     nic.run(&mut asker, 50, |_, _| {});
     move_on(&nic, &mut asker);
-    sent(&nic, &mut asker, 100);
+    nic.counts(&mut asker, 100);
     assert_eq!(known(&mut asker), Some((2, Some(90), 0)));
 }
 
