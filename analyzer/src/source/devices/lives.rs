@@ -127,6 +127,7 @@ impl Follower {
     }
 
     /// Number of events so far that show the death of a queue pair.
+    #[must_use]
     pub const fn deaths(&self) -> u64 {
         self.deaths
     }

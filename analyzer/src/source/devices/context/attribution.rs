@@ -144,11 +144,14 @@ impl TimeoutAttribution {
             };
             let suspects: Vec<u32> = qps.clone().filter(is_suspect).map(|(lqpn, _)| lqpn).collect();
             let timeouts = Errors { sequence_errors: 0, ..case.errors };
-            suspects.iter().for_each(|lqpn| self.add(*lqpn, timeouts, false));
+            for lqpn in &suspects {
+                self.add(*lqpn, timeouts, false);
+            }
             let active: Vec<u32> = active.into_iter().map(|(lqpn, _)| lqpn).collect();
             let naks = Errors { timeouts: 0, ..case.errors };
-            let of_naks = case.suspects_of_naks(suspects, &active, unknown);
-            of_naks.into_iter().for_each(|lqpn| self.add(lqpn, naks, false));
+            for lqpn in case.suspects_of_naks(suspects, &active, unknown) {
+                self.add(lqpn, naks, false);
+            }
         }
     }
 
