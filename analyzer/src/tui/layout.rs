@@ -6,6 +6,13 @@ use super::widgets::panel::{BOXED, frame_height, inner};
 
 /// The smallest terminal that shows screens; a smaller one shows a card.
 pub const SMALLEST: (u16, u16) = (60, 15);
+
+/// True if a terminal of `size` columns and lines shows the card.
+#[must_use]
+pub const fn is_card((width, height): (u16, u16)) -> bool {
+    width < SMALLEST.0 || height < SMALLEST.1
+}
+
 /// The areas. An area that is not shown has no height.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {

@@ -143,7 +143,7 @@ fn devices(start_ns: u64, seconds: u64) -> Devices {
     Devices { ports: vec![port], lives: Arc::new(lives), contexts: Arc::new(contexts), ..Devices::default() }
 }
 
-fn offloaded(size: (u16, u16)) -> App {
+pub(super) fn offloaded(size: (u16, u16)) -> App {
     offloaded_with(size, |_, _| {})
 }
 

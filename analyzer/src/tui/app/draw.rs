@@ -30,10 +30,18 @@ pub fn render(frame: &mut Frame<'_>, app: &App) {
 }
 
 /// Draws a state into a buffer of its size.
-pub(super) fn picture(buffer: &mut Buffer, app: &App) {
+fn picture(buffer: &mut Buffer, app: &App) {
+    symbols(buffer, app);
+    app.view.options.theme.paint(buffer);
+    if !app.view.options.unicode {
+        theme::ascii(buffer);
+    }
+}
+
+/// The same in the colours and symbols that the code of the screens names.
+pub(super) fn symbols(buffer: &mut Buffer, app: &App) {
     let area = buffer.area;
-    let (width, height) = layout::SMALLEST;
-    if area.width < width || area.height < height {
+    if layout::is_card((area.width, area.height)) {
         card(buffer, area, app);
     } else {
         let at = app.view.layout();
@@ -41,10 +49,6 @@ pub(super) fn picture(buffer: &mut Buffer, app: &App) {
         app.screens.page(app.view.screen).render(buffer, &at, &app.view);
         status::render(buffer, at.status, app);
         render_overlay(buffer, area, app);
-    }
-    app.view.options.theme.paint(buffer);
-    if !app.view.options.unicode {
-        theme::ascii(buffer);
     }
 }
 

@@ -174,7 +174,7 @@ impl App {
     }
 
     /// Keys while a box lies over the screen: they scroll it, or close it.
-    fn in_overlay(&mut self, input: Input) -> Action {
+    pub(super) fn in_overlay(&mut self, input: Input) -> Action {
         if let Some(step) = movement(input) {
             self.scroll_overlay(step);
             return Action::Draw;
@@ -184,6 +184,7 @@ impl App {
             (Input::Redraw, _) => return Action::Redraw,
             (Input::Suspend, _) => return Action::Suspend,
             (Input::Capture, _) => return self.capture(),
+            (Input::Help, Overlay::Columns(_) | Overlay::Packet(_)) => self.overlay = Overlay::Help(0),
             (Input::Older | Input::Newer, Overlay::Packet(opened)) => {
                 let older = input == Input::Older;
                 if let Some(next) = packet::neighbour(&self.view, opened, older) {

@@ -1,15 +1,22 @@
 //! The mouse: clicks and the wheel, by the place where they happen.
 
+mod labels;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 
+use self::labels::Names;
 use super::header::Badge;
 use super::{Action, App, draw, header, help, tabs};
 use crate::tui::cursor::Move;
-use crate::tui::key::{Binding, Input, KEYMAP};
+use crate::tui::key::{Input, Key};
+use crate::tui::layout::is_card;
 use crate::tui::overlay::Overlay;
 use crate::tui::screen::Screen;
+use crate::tui::screens::flows::choice;
+use crate::tui::screens::packet;
 use crate::tui::screens::page::Effect;
+use crate::tui::widgets::box_area;
 
 /// Rows that one notch of the wheel moves.
 const NOTCH: usize = 3;
@@ -29,13 +36,24 @@ impl App {
     /// Handles mouse input, and returns what the loop has to do.
     #[must_use]
     pub fn on_mouse(&mut self, mouse: Mouse) -> Action {
+        // The label that was seen, before the picture changes.
+        let named = match mouse {
+            Mouse::Click(x, y) => self.named_at(Position::new(x, y)),
+            Mouse::WheelUp | Mouse::WheelDown => None,
+        };
         self.view.messages.clear();
         self.screens.forget_lines();
-        match mouse {
-            Mouse::WheelUp => self.wheel(Move::Up),
-            Mouse::WheelDown => self.wheel(Move::Down),
-            Mouse::Click(..) if self.overlay != Overlay::None => self.overlay = Overlay::None,
-            Mouse::Click(x, y) => return self.click(Position::new(x, y)),
+        match (mouse, named) {
+            (Mouse::WheelUp, _) => self.wheel(Move::Up),
+            (Mouse::WheelDown, _) => self.wheel(Move::Down),
+            (_, Some(Named::Key(key))) => return self.on_key(key),
+            (_, Some(Named::Input(input))) if self.overlay == Overlay::None => return self.on_input(input),
+            (_, Some(Named::Input(input))) => return self.in_overlay(input),
+            (Mouse::Click(x, y), None) if self.overlay != Overlay::None => {
+                return self.click_box(Position::new(x, y));
+            }
+            (Mouse::Click(..), None) if is_card(self.view.size) => {}
+            (Mouse::Click(x, y), None) => return self.click(Position::new(x, y)),
         }
         Action::Draw
     }
@@ -50,10 +68,26 @@ impl App {
         }
     }
 
+    /// A click that hits no label of a box: on a column it selects, shows or hides it; elsewhere it closes the box.
+    fn click_box(&mut self, at: Position) -> Action {
+        let Overlay::Columns(selected) = self.overlay else {
+            self.overlay = Overlay::None;
+            return Action::Draw;
+        };
+        let count = self.screens.flows.column_choice(&self.view).len();
+        let Some((column, changes)) = choice::column_at(self.screen_area(), count, selected, at) else {
+            if !self.box_area().contains(at) {
+                self.overlay = Overlay::None;
+            }
+            return Action::Draw;
+        };
+        self.overlay = Overlay::Columns(column);
+        if changes { self.on_key(Key::Char(' ')) } else { Action::Draw }
+    }
+
     fn click(&mut self, at: Position) -> Action {
         if self.view.layout().tabs.contains(at) {
-            let hit = tabs::all(self).into_iter().find(|(area, _)| area.contains(&at.x));
-            if let Some((_, screen)) = hit {
+            if let Some(screen) = self.tab_at(at) {
                 self.show_screen(screen);
             }
             return Action::Draw;
@@ -76,11 +110,12 @@ impl App {
             self.overlay = Overlay::Help(top);
             return Action::Draw;
         }
-        if let Some(key) = self.prompt.is_none().then(|| self.key_named_at(at)).flatten() {
-            return self.on_input(key);
-        }
         let effect = self.screens.page_mut(self.view.screen).click(&mut self.view, at);
         self.apply(effect)
+    }
+
+    fn tab_at(&self, at: Position) -> Option<Screen> {
+        tabs::all(self).into_iter().find(|(area, _)| area.contains(&at.x)).map(|(_, screen)| screen)
     }
 
     /// True if a place is that of the verdict, or of the lines around it that say what kind it is, what it costs and
@@ -95,55 +130,80 @@ impl App {
             && self.view.verdict().is_some_and(|verdict| verdict.headline.is_some())
     }
 
-    /// Effect of the key that is named at a place of the last line or of the frame of a part, such as
-    /// `Enter queue pairs`.
-    fn key_named_at(&self, at: Position) -> Option<Input> {
-        let area = Rect::new(0, 0, self.view.size.0, self.view.size.1);
-        let mut buffer = Buffer::empty(area);
-        draw::picture(&mut buffer, self);
-        let row = (0..area.width)
+    const fn screen_area(&self) -> Rect {
+        Rect::new(0, 0, self.view.size.0, self.view.size.1)
+    }
+
+    /// The area of the box over the screen.
+    fn box_area(&self) -> Rect {
+        let lines = match self.overlay {
+            Overlay::None => return Rect::ZERO,
+            Overlay::Help(_) => help::lines(&self.view).len(),
+            Overlay::Columns(_) => choice::lines(self.screens.flows.column_choice(&self.view).len()),
+            Overlay::Packet(opened) => packet::lines(&self.view, opened).len(),
+        };
+        box_area(self.screen_area(), lines)
+    }
+
+    /// The key or the action whose label stands at a place: in the last line, in the frame of a part, or in a text.
+    fn named_at(&self, at: Position) -> Option<Named> {
+        let (layout, card) = (self.view.layout(), is_card(self.view.size));
+        let status = !card && layout.status.contains(at);
+        let tabs = !card && layout.tabs.contains(at) && self.overlay == Overlay::None;
+        let hidden = self.overlay != Overlay::None && !self.box_area().contains(at);
+        // The line that is typed is the user's, up to the hint.
+        let typed = self.prompt.is_some() && !status;
+        if !status && hidden || typed || tabs && self.tab_at(at).is_some() {
+            return None;
+        }
+        let mut buffer = Buffer::empty(self.screen_area());
+        draw::symbols(&mut buffer, self);
+        let row = (0..self.view.size.0)
             .map(|x| buffer.cell((x, at.y)).map_or(" ", |cell| cell.symbol()))
             .collect::<Vec<_>>();
-        let status = self.view.layout().status.contains(at);
-        let keys = &self.view.options.keys;
         if let Some(input) = action_at(&row, usize::from(at.x)).filter(|_| !status) {
-            return Some(input);
+            return Some(Named::Input(input));
         }
-        let label = label(&row, usize::from(at.x), status)?;
-        let inputs = label.split(' ').map_while(|word| {
-            let bound = |binding: &&Binding| {
-                binding.on.has(self.view.screen)
-                    && keys.of(binding).iter().any(|key| key.to_string() == *word)
-            };
-            KEYMAP.iter().find(bound).map(|binding| (word, binding.input))
-        });
-        // Of two keys in one label, such as `+ − zoom`, the one that is hit, or else the first.
-        let inputs: Vec<(&str, Input)> = inputs.collect();
-        let hit = row.get(usize::from(at.x)).and_then(|hit| inputs.iter().find(|(word, _)| word == hit));
-        hit.or(inputs.first()).map(|(_, input)| *input)
+        let names = Names {
+            is_key: &|word| self.key_of(word).is_some(),
+            stands_alone: &|word| self.key_of(word).is_some_and(|key| self.stands_alone(key)),
+        };
+        let hit = labels::hit(&row, usize::from(at.x), status || tabs || card, &names)?;
+        self.key_of(&hit).map(Named::Key)
+    }
+
+    /// The key of a name, where it does something in what is in front.
+    fn key_of(&self, name: &str) -> Option<Key> {
+        let key = name.parse::<Key>().ok()?;
+        let input = self.view.options.keys.decode(key, self.view.screen);
+        let works = match self.overlay {
+            _ if self.prompt.is_some() => matches!(key, Key::Enter | Key::Esc),
+            Overlay::Columns(_) => {
+                choice::KEYS.contains(&key) || matches!(input, Some(Input::Help | Input::Quit))
+            }
+            _ => input.is_some(),
+        };
+        works.then_some(key)
+    }
+
+    /// True for keys that texts name without a colon: no sentence begins with their names.
+    fn stands_alone(&self, key: Key) -> bool {
+        let input = self.view.options.keys.decode(key, self.view.screen);
+        let event = matches!(self.overlay, Overlay::Packet(_));
+        match input {
+            Some(Input::Older | Input::Newer) => event,
+            Some(Input::Back | Input::Filter) => true,
+            _ => false,
+        }
     }
 }
 
-/// The words around column `x` of a line: in the last line of the screen between two spaces each, in the frame of a
-/// part between dots, and with the line of the frame behind them.
-fn label(row: &[&str], x: usize, status: bool) -> Option<String> {
-    let ends = |at: usize| {
-        let two = || row.get(at) == Some(&" ") && row.get(at + 1) == Some(&" ");
-        let line = || row.get(at).is_none_or(|symbol| ["─", "╮", "·"].contains(symbol));
-        if status { two() || at >= row.len() } else { line() }
-    };
-    let starts = |at: usize| {
-        let two = || row.get(at) == Some(&" ") && (at == 0 || row.get(at - 1) == Some(&" "));
-        let line = || row.get(at).is_some_and(|symbol| ["─", "╭", "·"].contains(symbol));
-        if status { two() } else { line() }
-    };
-    let from = (0..=x).rev().find(|at| starts(*at))?;
-    let to = (x..=row.len()).find(|at| ends(*at))?;
-    // Elsewhere a line is no frame.
-    let frame = row.iter().filter(|symbol| **symbol == "─").count() > 4;
-    let text = row.get(from..to)?.concat();
-    let text = text.trim_matches(['─', '·', '╭', ' ']);
-    ((status || frame) && !text.is_empty()).then(|| text.to_owned())
+/// What a label names.
+enum Named {
+    /// A key.
+    Key(Key),
+    /// An action of its own.
+    Input(Input),
 }
 
 /// The action that a line of a list names at the place of a click: ` Down: 12 more `, `+3 more (3 ended): screen 8`,
@@ -157,11 +217,12 @@ fn action_at(row: &[&str], x: usize) -> Option<Input> {
     };
     let end = |from: usize| {
         let rest = text.get(from..).unwrap_or_default();
-        from + rest.find("  ").into_iter().chain(rest.find('│')).min().unwrap_or(rest.len())
+        from + rest.find("  ").into_iter().chain(rest.find(['│', '─', '╯'])).min().unwrap_or(rest.len())
     };
-    let is_last = text.trim_end_matches(['│', ' ']).ends_with(" more");
-    let more = text.rfind(" Down: ").filter(|from| is_last && hit(*from, text.len()));
-    if more.is_some() {
+    let mut downs = text.match_indices(" Down: ").map(|(from, _)| (from, end(from + 1)));
+    let is_more =
+        |from: usize, to: usize| text.get(from..to).is_some_and(|text| text.trim_end().ends_with(" more"));
+    if downs.any(|(from, to)| is_more(from, to) && hit(from, to)) {
         return Some(Input::PageDown);
     }
     let screen = text.match_indices(": screen ").find_map(|(at, words)| {
@@ -179,14 +240,16 @@ fn action_at(row: &[&str], x: usize) -> Option<Input> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Input, action_at, label};
+    use super::{Input, action_at};
 
     #[test]
     fn an_action_that_a_line_names_can_be_clicked() {
         let row = |text: &'static str| text.split_inclusive(|_: char| true).collect::<Vec<_>>();
-        let down = row("│ text  Down: more        Down: 12 more │");
+        let down = row("│ text  Down: lost        Down: 12 more │");
         assert_eq!(action_at(&down, 28), Some(Input::PageDown));
         assert_eq!(action_at(&down, 10), None);
+        let under = row("╰ Down: more  Esc: close ────────╯");
+        assert_eq!((action_at(&under, 3), action_at(&under, 16)), (Some(Input::PageDown), None));
         let more = row("│   +3 more (2 ended): screen 8      │ next");
         assert_eq!(action_at(&more, 5), Some(Input::Screen(7)));
         assert_eq!(action_at(&more, 29), Some(Input::Screen(7)));
@@ -194,20 +257,5 @@ mod tests {
         let all = row(" 45 more lines: Enter opens all  ");
         assert_eq!(action_at(&all, 3), Some(Input::Open));
         assert_eq!(action_at(&row(" nothing to do "), 3), None);
-    }
-
-    #[test]
-    fn a_label_is_what_stands_around_the_mouse() {
-        let row = |text: &'static str| text.split_inclusive(|_: char| true).collect::<Vec<_>>();
-        let frame = row("╭ LINKS full ─────── m metric · Enter queue pairs ─╮");
-        assert_eq!(label(&frame, 22, false).as_deref(), Some("m metric"));
-        assert_eq!(label(&frame, 34, false).as_deref(), Some("Enter queue pairs"));
-        assert_eq!(label(&frame, 4, false).as_deref(), Some("LINKS full"));
-        assert_eq!(label(&row(" no frame · here "), 12, false), None);
-        let last = row(" Tab screens  Enter headers     ? help  q quit ");
-        assert_eq!(label(&last, 3, true).as_deref(), Some("Tab screens"));
-        assert_eq!(label(&last, 18, true).as_deref(), Some("Enter headers"));
-        assert_eq!(label(&last, 32, true).as_deref(), Some("? help"));
-        assert_eq!(label(&last, 41, true).as_deref(), Some("q quit"));
     }
 }

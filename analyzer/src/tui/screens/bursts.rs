@@ -23,6 +23,7 @@ use crate::sample::{Sample, SourceKind};
 use crate::tui::column;
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::export::ExportTable;
+use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::theme;
 use crate::tui::view::View;
@@ -137,7 +138,9 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &BurstsScreen) 
         return;
     }
     let about = "load in bins, steps of the job, incast";
-    panel(buffer, at.body, at.boxed(), Title { name: "BURSTS", about, hint: "↑ ↓ scroll" });
+    let [up, down] = [Input::Up, Input::Down].map(|input| view.options.keys.first(input));
+    let hint = format!("{up} {down} scroll");
+    panel(buffer, at.body, at.boxed(), Title { name: "BURSTS", about, hint: &hint });
     scrolled(buffer, area, &lines, screen.scroll.offset);
 }
 

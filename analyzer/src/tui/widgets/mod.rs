@@ -44,6 +44,13 @@ impl Lines {
     }
 }
 
+/// The area of a box over the screen, with so many lines within.
+pub(in crate::tui) fn box_area(screen: Rect, lines: usize) -> Rect {
+    let width = screen.width.min(WIDEST);
+    let height = screen.height.saturating_sub(1).min(u16::try_from(lines + 2).unwrap_or(u16::MAX));
+    Rect { x: (screen.width - width) / 2, width, height, ..screen }
+}
+
 /// A box over the screen with those lines from `top` on that fit.
 pub(in crate::tui) fn overlay(
     buffer: &mut Buffer,
@@ -52,11 +59,9 @@ pub(in crate::tui) fn overlay(
     lines: &[Line<'_>],
     top: usize,
 ) {
-    let width = screen.width.min(WIDEST);
-    let height = screen.height.saturating_sub(1).min(u16::try_from(lines.len() + 2).unwrap_or(u16::MAX));
-    let area = Rect { x: (screen.width - width) / 2, width, height, ..screen };
+    let area = box_area(screen, lines.len());
     Clear.render(area, buffer);
-    let end = lines.len().saturating_sub(usize::from(height.saturating_sub(2)));
+    let end = lines.len().saturating_sub(usize::from(area.height.saturating_sub(2)));
     let more = if top < end { " Down: more  Esc: close " } else { " Esc: close " };
     let own = |text| Span::styled(text, theme::BOLD.fg(Color::Reset));
     let block = Block::bordered().border_type(BorderType::Rounded).border_style(theme::FRAME);

@@ -1,7 +1,7 @@
 //! The choice of columns: a box over the screen.
 
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, BorderType, Clear, Widget as _};
 
@@ -10,7 +10,7 @@ use crate::tui::column::{self, COLUMNS, Column, Id, sets};
 use crate::tui::key::Key;
 use crate::tui::theme;
 use crate::tui::view::View;
-use crate::tui::widgets::{Spans, WIDEST, line, select};
+use crate::tui::widgets::{Spans, box_area, line, select};
 use crate::util::wrap::wrap;
 
 /// Lines of the help of the selected column.
@@ -74,7 +74,7 @@ impl Table {
             }
             Key::Backspace | Key::Delete => columns.clear(),
             Key::Enter | Key::Esc | Key::Char('c') => return Chosen::Done,
-            Key::Char('q') | Key::Ctrl(_) => return Chosen::NotOurs,
+            Key::Char('q' | '?') | Key::F(1) | Key::Ctrl(_) => return Chosen::NotOurs,
             _ => return Chosen::At(at),
         }
         self.own_columns.clone_from(&columns);
@@ -83,17 +83,40 @@ impl Table {
     }
 }
 
+/// The keys that the frame of the choice names.
+pub(in crate::tui) const KEYS: [Key; 5] = [Key::Char(' '), Key::Left, Key::Right, Key::Backspace, Key::Enter];
+/// Columns of the sign that shows a column, or hides it.
+const SIGN: u16 = 5;
+
+/// Lines of the columns within the frame, and the first column that they show.
+fn page(within: Rect, selected: usize) -> (Rect, usize) {
+    let height = within.height - HELP.min(within.height / 3);
+    (Rect { height, ..within }, (selected + 1).saturating_sub(usize::from(height)))
+}
+
+/// The column at a place while column number `selected` is selected, and whether a click there shows or hides it.
+pub(in crate::tui) fn column_at(
+    screen: Rect,
+    count: usize,
+    selected: usize,
+    place: Position,
+) -> Option<(usize, bool)> {
+    let (rows, top) = page(Block::bordered().inner(box_area(screen, lines(count))), selected);
+    let column = rows.contains(place).then(|| top + usize::from(place.y - rows.y))?;
+    (column < count).then_some((column, column == selected || place.x < rows.x + SIGN))
+}
+
+/// Lines of the choice of so many columns.
+pub(in crate::tui) fn lines(count: usize) -> usize {
+    count + usize::from(HELP)
+}
+
 /// Draws the choice with column number `selected` selected.
 pub(in crate::tui) fn render(buffer: &mut Buffer, screen: Rect, table: &Table, view: &View, selected: usize) {
     let choice = table.column_choice(view);
-    let width = screen.width.min(WIDEST);
+    let area = box_area(screen, lines(choice.len()));
     let help = choice.get(selected).map_or("", |(column, _)| column.help);
-    let help = wrap(help, usize::from(width.saturating_sub(4)));
-    let height = u16::try_from(choice.len() + 2)
-        .unwrap_or(u16::MAX)
-        .saturating_add(HELP)
-        .min(screen.height.saturating_sub(1));
-    let area = Rect { x: (screen.width - width) / 2, width, height, ..screen };
+    let help = wrap(help, usize::from(area.width.saturating_sub(4)));
     Clear.render(area, buffer);
     let hints = " Space: show/hide  Left Right: move  Backspace: automatic  Enter: done ";
     let block = Block::bordered()
@@ -103,13 +126,12 @@ pub(in crate::tui) fn render(buffer: &mut Buffer, screen: Rect, table: &Table, v
     let inner = block.inner(area);
     block.render(area, buffer);
     // The lines of the table are too short for most of the help.
-    let below = HELP.min(inner.height / 3);
-    let page = usize::from(inner.height - below);
-    for (y, text) in (inner.height - below..inner.height).zip(help) {
+    let (rows, top) = page(inner, selected);
+    for (y, text) in (rows.height..inner.height).zip(help) {
         line(buffer, inner, y, &Line::styled(format!(" {text}"), theme::KEY));
     }
-    let top = (selected + 1).saturating_sub(page);
-    for (y, (place, (column, shown))) in (0..).zip(choice.iter().enumerate().skip(top).take(page)) {
+    let visible = choice.iter().enumerate().skip(top).take(usize::from(rows.height));
+    for (y, (place, (column, shown))) in (0..).zip(visible) {
         let mut spans = Spans::default();
         let style = if *shown { theme::BOLD } else { theme::DIM };
         spans.push(if *shown { " [x] " } else { " [ ] " }, style);
