@@ -85,6 +85,13 @@ fn eight() -> World {
     World { links: (0..8).flat_map(both).collect(), ..World::healthy() }
 }
 
+/// A host with a NIC that carries RoCE past the kernel, whose counters alone are known.
+pub(super) fn offloaded(size: (u16, u16)) -> App {
+    let mut nothing = World::live();
+    nothing.flows.clear();
+    with_devices(&nothing, 1, size, true)
+}
+
 fn with_devices(world: &World, ports: usize, size: (u16, u16), hidden: bool) -> App {
     let mut app = App::new(options());
     let mut analyst = Analyst::new(app.view.options.report.clone());
@@ -100,9 +107,7 @@ fn with_devices(world: &World, ports: usize, size: (u16, u16), hidden: bool) -> 
 
 #[test]
 fn counters_stand_beside_the_links_with_their_sources() {
-    let mut nothing = World::live();
-    nothing.flows.clear();
-    let mut hidden = with_devices(&nothing, 1, WIDE, true);
+    let mut hidden = offloaded(WIDE);
     snapshot("devices_hidden_overview", &hidden);
     let shown = text(&hidden);
     assert!(shown.contains("mlx5_0/1 offloads RoCE") && !shown.contains("Is the link up"), "{shown}");
@@ -112,7 +117,7 @@ fn counters_stand_beside_the_links_with_their_sources() {
     }
     let keys = shown.lines().last().unwrap();
     assert!(["cursor", "zoom", "group"].iter().all(|key| !keys.contains(key)), "{keys}");
-    let mut small = with_devices(&nothing, 1, USUAL, true);
+    let mut small = offloaded(USUAL);
     let shown = text(&small);
     assert!(shown.contains(" DO NEXT") && shown.contains("─ LINKS"), "{shown}");
     press(&mut small, &[Key::Left, Key::Char('o'), Key::Char('+'), Key::Enter]);
