@@ -282,6 +282,87 @@ fn what_is_zero_or_ended_has_no_colour_of_a_level() {
     assert!(style.add_modifier.contains(Modifier::DIM));
 }
 
+/// The words of a picture, each with its cells.
+fn cells_of_words(app: &App) -> Vec<(String, Vec<ratatui::buffer::Cell>)> {
+    let terminal = draw(app);
+    let buffer = terminal.backend().buffer();
+    let mut words = Vec::new();
+    for line in buffer.content.chunks(usize::from(buffer.area.width)) {
+        for word in
+            line.split(|cell| [" ", "│", "·"].contains(&cell.symbol())).filter(|word| !word.is_empty())
+        {
+            words.push((word.iter().map(ratatui::buffer::Cell::symbol).collect(), word.to_vec()));
+        }
+    }
+    words
+}
+
+/// True for a number that is zero, whatever its unit.
+fn is_zero(word: &str) -> bool {
+    let end = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
+    let (number, unit) = word.split_at(end);
+    let is_unit = unit.is_empty() || ["%", "/s", "ms", "ms/s", ",", ")"].contains(&unit);
+    is_unit && number.parse::<f64>().is_ok_and(|number| number == 0.0)
+}
+
+/// A zero beside what is wrong has no colour of a level.
+#[test]
+fn zeros_of_what_is_sick_have_no_colour_of_a_level() {
+    assert!(["0", "0.00", "0/s", "0.0%", "0,"].iter().all(|word| is_zero(word)));
+    assert!(!["10", "0.1", "0-3", "rail0", "", ".", "00:00:01"].iter().any(|word| is_zero(word)));
+    let levels = [Color::Red, Color::Yellow];
+    let (mut zeros, mut coloured) = (0, 0);
+    for size in [USUAL, WIDE, LARGE] {
+        let states = [
+            after(&World::sick(), size, 30),
+            replayed("e1_loss1.h1.pcap.gz", size),
+            replayed("g_rnr.h0.pcap", size),
+        ];
+        for mut app in states {
+            let ends = [&[Key::Char('2'), Key::Down, Key::Enter][..], &[Key::Char('1'), Key::Enter]];
+            let tabs = ['1', '2', '4', '5', '6', '7', '8'].map(|number| vec![Key::Char(number)]);
+            for keys in tabs.iter().map(Vec::as_slice).chain(ends) {
+                press(&mut app, &[&[Key::Esc], keys].concat());
+                for (word, cells) in cells_of_words(&app) {
+                    let level =
+                        cells.iter().any(|cell| levels.contains(&cell.fg) || levels.contains(&cell.bg));
+                    assert!(!level || !is_zero(&word), "{word} on {:?}: {}", app.view.screen, text(&app));
+                    zeros += usize::from(is_zero(&word));
+                    coloured += usize::from(level);
+                }
+            }
+        }
+    }
+    assert!(zeros > 100 && coloured > 100, "{zeros} zeros, {coloured} coloured words");
+}
+
+#[test]
+fn a_problem_that_has_ended_is_hollow_and_grey() {
+    let updates = sizes::cycle(sizes::CYCLE);
+    let mut app = sizes::until(&updates, 47);
+    for size in [USUAL, WIDE, LARGE] {
+        app.on_resize(size.0, size.1);
+        for keys in [&[Key::Char('1')][..], &[Key::Char('8'), Key::Home]] {
+            press(&mut app, keys);
+            let terminal = draw(&app);
+            let buffer = terminal.backend().buffer();
+            let signs = buffer.content.iter().filter(|cell| cell.symbol() == "○");
+            let signs: Vec<_> = signs.map(|cell| (cell.fg, cell.bg, cell.modifier)).collect();
+            assert!(!signs.is_empty(), "{}", text(&app));
+            let grey = (Color::Reset, Color::Reset, Modifier::DIM);
+            assert!(signs.iter().all(|sign| *sign == grey), "{signs:?}: {}", text(&app));
+        }
+        // Its title has no colour of a level either.
+        press(&mut app, &[Key::Char('1')]);
+        let words = cells_of_words(&app);
+        let behind = words.iter().skip_while(|(word, _)| word != "○").skip(1).take(3);
+        let levels = [Color::Red, Color::Yellow];
+        for (word, cells) in behind {
+            assert!(cells.iter().all(|cell| !levels.contains(&cell.fg)), "{word}: {}", text(&app));
+        }
+    }
+}
+
 /// The titles of the list of peers as `o` goes through them.
 fn groups(app: &mut App, keys: usize) -> Vec<String> {
     let title = |app: &App| {
