@@ -13,6 +13,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 const LEAVES: &str = "\u{1b}[?1049l";
 const ENTERS: &str = "\u{1b}[?1049h";
 /// Longest wait for anything.
@@ -32,11 +35,17 @@ struct Session {
 impl Session {
     /// Starts a replay; `controlling`: the terminal sends it signals.
     fn start(controlling: bool) -> Self {
+        Self::start_with(controlling, &[])
+    }
+
+    /// The same with these arguments as well.
+    fn start_with(controlling: bool, arguments: &[&str]) -> Self {
         let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/g_rnr.h0.pcap");
         let (ours, theirs) = terminal();
         let errors = tempfile::NamedTempFile::new().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_rocescope"));
-        command.args(["replay", "--speed", "max"]).arg(capture).env("TERM", "xterm-256color");
+        command.args(["replay", "--speed", "max"]).args(arguments).arg(capture);
+        command.env("TERM", "xterm-256color");
         command.stdin(Stdio::from(theirs.try_clone().unwrap())).stdout(Stdio::from(theirs));
         command.stderr(Stdio::from(errors.reopen().unwrap()));
         // SAFETY: between fork and exec the closure makes system calls alone.
@@ -197,6 +206,40 @@ fn going_on_after_a_stop_needs_no_answer_of_the_terminal() {
     session.until("the terminal taken again", from, ENTERS);
     session.until("a new picture", from, "rocescope");
     session.quits();
+}
+
+/// What is copied reaches the clipboard as base64, which works over ssh.
+#[test]
+fn copying_writes_to_the_clipboard_of_the_terminal() {
+    let session = Session::start(true);
+    session.until("the verdict", 0, "Receiver 10.0.0.2 not ready");
+    assert!(!session.output_from(0).contains("\u{1b}]52;"), "nothing is copied unasked");
+    let from = session.len();
+    session.press(b"8y");
+    session.until("a sequence for the clipboard", from, "\u{1b}]52;c;");
+    session.until("the end of the sequence", from, "\u{7}");
+    let output = session.output_from(from);
+    let (_, rest) = output.split_once("\u{1b}]52;c;").unwrap();
+    let (encoded, _) = rest.split_once('\u{7}').unwrap();
+    let copied = STANDARD.decode(encoded).unwrap();
+    assert!(copied.starts_with(b"Receiver 10.0.0.2 not ready: 19 RNR NAKs"), "{copied:?}");
+    session.until("an answer", from, "copied: ");
+    session.quits();
+}
+
+/// A terminal whose mouse is not asked for selects text itself.
+#[test]
+fn without_the_mouse_the_terminal_keeps_it() {
+    const MODES: [&str; 4] = ["?1000h", "?1002h", "?1003h", "?1006h"];
+    let asked = |arguments: &[&str]| {
+        let session = Session::start_with(true, arguments);
+        let output = session.output_from(0);
+        session.quits();
+        MODES.map(|mode| output.contains(&format!("\u{1b}[{mode}")))
+    };
+    let [clicks, .., columns] = asked(&[]);
+    assert!(clicks && columns);
+    assert_eq!(asked(&["--no-mouse"]), [false; 4]);
 }
 
 #[test]
