@@ -226,12 +226,19 @@ pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
     }
     let time = if finding.active { finding.since_ns() } else { finding.last_seen_ns };
     let word = if finding.active { "since" } else { "ended" };
-    let time = time.map_or_else(String::new, |ns| match units::second_utc(ns) {
+    let mut time = time.map_or_else(String::new, |ns| match units::second_utc(ns) {
         clock if width < BOXED.into() => format!("  {word} {clock}"),
         clock => format!("  {word} {clock} UTC"),
     });
     // The times stand below one another, behind the longest title at most.
-    let room = width.saturating_sub(spans.width + time.chars().count() + 1);
+    let room = |time: &str| width.saturating_sub(spans.width + time.chars().count() + 1);
+    // A clock says it alone where a title is whole beside it.
+    let clock = time.replace("  since ", "  ");
+    let is_whole = |time: &str| !problems::shortened(&finding.title, room(time)).contains('…');
+    if !is_whole(&time) && is_whole(&clock) {
+        time = clock;
+    }
+    let room = room(&time);
     let text = problems::shortened(&finding.title, room);
     let longest = LONGEST_TITLE + 1 - indent.chars().count();
     let gap = if time.is_empty() { 0 } else { room.min(longest).saturating_sub(text.chars().count()) };
@@ -327,6 +334,19 @@ mod tests {
         assert_eq!(ended(&[finding.clone(), finding.clone()]), ["LOSS ended 13:05:09"]);
         assert!(page(&finding).contains("ended 13:05:09 UTC"), "{}", page(&finding));
         assert!(page(&finding).contains("better setting qps_2 · link eth_0"), "{}", page(&finding));
+    }
+
+    #[test]
+    fn a_clock_loses_its_word_where_the_title_needs_the_room() {
+        let text = "Remote access error NAK from 10.40.2.25 to 10.40.1.11 QP 5088";
+        let mut finding = Finding::new("nak.refused", Severity::Critical, text.into());
+        finding.first_seen_ns = Some(START);
+        let line = |width| title(&finding, width).to_string();
+        let room = text.chars().count() + "  since 13:05:09".len() + 4;
+        assert_eq!(line(room), format!(" ✖ {text}  since 13:05:09"));
+        assert_eq!(line(room - 1), format!(" ✖ {text}       13:05:09"));
+        assert_eq!(line(room - 6), format!(" ✖ {text}  13:05:09"));
+        assert!(line(room - 7).ends_with("  since 13:05:09"), "{}", line(room - 7));
     }
 
     #[test]
