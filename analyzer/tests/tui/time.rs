@@ -117,6 +117,21 @@ fn the_time_range_changes_the_values() {
     }
 }
 
+/// All values of a screen are of one time range: its title names it, and nothing else does.
+#[test]
+fn the_time_range_is_named_once_on_each_screen() {
+    for size in [USUAL, WIDE, LARGE] {
+        let mut app = after(&World::sick(), size, 30);
+        let tabs = ['1', '2', '3', '4', '5', '6', '7', '8'].map(|number| vec![Key::Char(number)]);
+        for keys in tabs.into_iter().chain([vec![Key::Char('1'), Key::Enter]]) {
+            press(&mut app, &keys);
+            let shown = text(&app);
+            assert_eq!(shown.matches("last 10 s").count(), 1, "{shown}");
+            assert!(shown.lines().next().unwrap().contains("last 10 s "), "{shown}");
+        }
+    }
+}
+
 #[test]
 fn imbalance_entropy_and_verdict_are_of_the_time_range() {
     let mut world = World::healthy();

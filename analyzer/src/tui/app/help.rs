@@ -54,7 +54,7 @@ const WORDS: [(Screens, &str, &str); 13] = [
     (
         CHARTS,
         "figures, peak",
-        "left of the chart: in the time range named below; right: the highest column, per second or per column",
+        "left of the chart: in the time range of the title; right: the highest column, per second or per column",
     ),
     (LINKS, "max/mean", "the busiest link against the mean of the links: 1.00 is even"),
     (LINKS, "Jain", "Jain's fairness index of the links: 1.00 is even, 0.50 is all on one of two"),

@@ -2,7 +2,6 @@
 
 use ratatui::text::Line;
 
-use super::super::page::time_range;
 use super::super::{devices, entropy, link_names, timeline};
 use crate::analysis;
 use crate::analysis::Imbalance;
@@ -44,8 +43,7 @@ pub(super) fn at_what_if(view: &View, data: &Data, width: usize, room: usize) ->
 }
 
 fn balance(view: &View, data: &Data, width: usize) -> Vec<Line<'static>> {
-    let about = format!("across parallel links, {}", time_range(data.model.basis));
-    let mut lines = vec![section("LOAD BALANCE", &about, width)];
+    let mut lines = vec![section("LOAD BALANCE", "across parallel links", width)];
     let mut shown = data.imbalance.clone();
     if shown.is_empty() {
         // It is unknown whether they share a load; their balance is shown all the same.
@@ -211,7 +209,7 @@ fn what_if(view: &View, width: usize) -> Vec<Line<'static>> {
         let key = view.options.keys.first(Input::MoreUplinks);
         return vec![section(
             "ECMP WHAT-IF",
-            &format!("{key} simulates hashing over 2, 4, 8… uplinks"),
+            &format!("· {key} simulates hashing over 2, 4, 8… uplinks"),
             width,
         )];
     };

@@ -4,7 +4,6 @@ use ratatui::text::Line;
 
 use super::super::finding_lines;
 use super::super::overview::problems::Clock;
-use super::super::page::time_range;
 use super::super::timeline::Chart;
 use super::super::timeline::chart::Picture;
 use crate::analysis::{FlowId, link_name};
@@ -193,6 +192,13 @@ impl<'a> Subject<'a> {
         section.map(|section| section.with(scale))
     }
 
+    /// When it held, in two lines.
+    pub(super) fn strip(&self, width: usize) -> Vec<Entry> {
+        let picture = Picture::of(self.view, self.data, self.finding, width);
+        let lines = picture.map_or_else(Vec::new, |picture| picture.strip(self.finding));
+        lines.into_iter().map(Entry::text).collect()
+    }
+
     /// All signals over all of the time, for room that nothing else takes.
     pub(super) fn all_signals(&self, width: usize, height: usize) -> Option<Section> {
         let picture = Picture::new(self.view, self.data, Chart::default(), width)?;
@@ -317,7 +323,7 @@ impl<'a> Subject<'a> {
     fn range(&self) -> String {
         match self.data.model.basis {
             Basis::Unknown => "since the start".to_owned(),
-            basis => time_range(basis),
+            _ => "in the time range".to_owned(),
         }
     }
 

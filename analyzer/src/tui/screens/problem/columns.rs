@@ -16,6 +16,8 @@ pub(super) const TWO: u16 = 130;
 
 /// Below this height the steps come before the timeline.
 const FEW_LINES: usize = 26;
+/// From this height on its beginning and end stand before them.
+const STRIP: usize = 18;
 /// Lines from which on all signals stand below what the right column has.
 const ALL_SIGNALS: usize = 12;
 
@@ -93,7 +95,7 @@ impl Body {
     }
 
     /// All sections one below the other.
-    fn one_column(subject: &Subject<'_>, head: Vec<Entry>, area: Rect) -> Self {
+    fn one_column(subject: &Subject<'_>, mut head: Vec<Entry>, area: Rect) -> Self {
         let (width, height) = (usize::from(area.width), usize::from(area.height));
         let boxed = area.width >= BOXED;
         let frame = if boxed { 2 } else { 0 };
@@ -104,6 +106,10 @@ impl Body {
         // the sections below.
         if height < FEW_LINES || head.len() + first.iter().map(lines).sum::<usize>() >= height {
             first.reverse();
+            // When it held stands above them.
+            if height >= STRIP {
+                head.extend(subject.strip(width));
+            }
         }
         let rest = [
             subject.related(own),

@@ -6,7 +6,6 @@ use ratatui::text::Line;
 
 use super::{PEAK, Picture, VALUE};
 use crate::model::Basis;
-use crate::tui::screens::page::time_range;
 use crate::tui::screens::timeline::grid::Grid;
 use crate::tui::theme;
 use crate::tui::widgets::{Spans, cut};
@@ -16,22 +15,28 @@ use crate::util::units;
 impl Picture<'_> {
     /// Clock times below the columns, and the time of the cursor.
     pub(super) fn axis(&self) -> Line<'static> {
-        let (text, cursor) = ticks(self.grid, self.marked().zip(self.at_ns), &self.marks);
-        let mut spans = Spans::default();
         let what = match self.data.model.basis {
             _ if self.chart.cursor_ns.is_some() => self.at_cursor(),
             Basis::Unknown => String::new(),
-            basis => time_range(basis),
+            // The title of the screen says which.
+            _ => "time range".to_owned(),
         };
         // It names the column above it, not the time beside it.
         let what = if what.is_empty() { what } else { format!("{what} ↑") };
+        self.clocks(&what, "peak ↑")
+    }
+
+    /// The same with other words at the left and at the right.
+    pub(super) fn clocks(&self, what: &str, most: &str) -> Line<'static> {
+        let (text, cursor) = ticks(self.grid, self.marked().zip(self.at_ns), &self.marks);
+        let mut spans = Spans::default();
         let width = self.name + VALUE;
-        spans.push(format!(" {:>width$} ", cut(&what, width, false)), theme::DIM);
+        spans.push(format!(" {:>width$} ", cut(what, width, false)), theme::DIM);
         let part = |from: usize, to: usize| text.iter().skip(from).take(to - from).collect::<String>();
         spans.push(part(0, cursor.start), theme::DIM);
         spans.push(part(cursor.start, cursor.end), theme::SELECTED);
         spans.push(part(cursor.end, text.len()), theme::DIM);
-        spans.push(format!(" {:>width$}", "peak ↑", width = PEAK - 1), theme::DIM);
+        spans.push(format!(" {most:>width$}", width = PEAK - 1), theme::DIM);
         spans.into_line()
     }
 }

@@ -74,6 +74,14 @@ impl<'a> Picture<'a> {
         (all, scale)
     }
 
+    /// Its episodes and the clock alone; nothing where its times are unknown.
+    pub(in crate::tui::screens) fn strip(&self, finding: &Finding) -> Vec<Line<'static>> {
+        if finding.since_ns().is_none() || finding.episodes.is_empty() {
+            return Vec::new();
+        }
+        vec![self.episodes(finding), self.clocks("", "")]
+    }
+
     /// The links of a finding's place; where it compares links, those `most` of them that its place is, and then the
     /// others.
     pub(super) fn compared(&self, finding: &Finding, most: usize) -> Vec<usize> {
