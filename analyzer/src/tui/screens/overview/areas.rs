@@ -8,6 +8,8 @@ use crate::tui::widgets::panel::{BOXED, frame_height};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WantedLines {
     pub(super) timeline: u16,
+    /// The same of the signals that show something.
+    pub(super) signals: u16,
     pub(super) problems: u16,
     /// The same with evidence or blind spots.
     pub(super) problems_and_rest: u16,
@@ -47,6 +49,8 @@ const FEWEST_TIMELINE_LINES: u16 = 4;
 const USUAL_PROBLEMS: u16 = 5;
 /// From this height on the timeline has a line for each signal.
 const HIGH: u16 = 34;
+/// From this height of the body on, that of 36 lines, six signals that show something come before links.
+const LAYERED_HIGH: u16 = 30;
 /// From this width on problems stand beside the timeline: on narrower screens both need the whole width, the timeline
 /// for its columns and the problems for whole sentences.
 const BESIDE: u16 = 140;
@@ -162,16 +166,19 @@ impl Areas {
             left -= lines;
             lines
         };
-        // The least of each, in the order of what matters.
-        let high = height >= HIGH - 2;
-        let mut timeline = part(if height < 16 { 3 } else { LEAST_TIMELINE_LINES }, 1);
+        // The least of each, in the order of what matters: signals that show something before links.
+        let mut timeline = match height {
+            ..16 => part(3, 1),
+            16..LAYERED_HIGH => part(LEAST_TIMELINE_LINES, 1),
+            _ => part(wanted.signals.clamp(LEAST_TIMELINE_LINES, TIMELINE), 1),
+        };
         // Place and cost of the first ones come before events.
         let listed = wanted.problems.min(wanted.sentences + 2);
         let most = (height * 2 / 5).max(1);
         // And so does what to do, where it has room.
         let listed = if wanted.first_step <= most { listed.max(wanted.first_step) } else { listed };
         let mut problems = part(listed.clamp(1, most), 1);
-        let mut peers = part(wanted.peers.min(if high { 8 } else { 4 }), 2);
+        let mut peers = part(wanted.peers.min(if height >= HIGH - 2 { 6 } else { 4 }), 2);
         let mut links = part(wanted.links.min(4), 2);
         let mut events = part(wanted.events.min(4), 2);
         // Then each as much as it fills.
@@ -312,6 +319,7 @@ mod tests {
                     let body = Rect::new(0, 4, width, height);
                     let wanted = WantedLines {
                         timeline: 8 + n % 3,
+                        signals: 8 + n % 3,
                         problems: n,
                         problems_and_rest: n + n / 2,
                         sentences: n / 2,
@@ -358,6 +366,7 @@ mod tests {
             Rect::new(0, 4, 80, 19),
             WantedLines {
                 timeline: 10,
+                signals: 10,
                 problems: 4,
                 problems_and_rest: 4,
                 sentences: 4,
@@ -374,12 +383,37 @@ mod tests {
         );
     }
 
+    /// Throughput, six signals and the clock, whatever else there is.
+    #[test]
+    fn from_36_lines_on_the_timeline_has_six_signals() {
+        for height in 30..100 {
+            for (problems, links) in [(3, 2), (9, 3), (40, 20)] {
+                let wanted = WantedLines {
+                    timeline: 10,
+                    signals: 10,
+                    problems,
+                    problems_and_rest: problems,
+                    sentences: 4,
+                    first_step: 9,
+                    each: 4,
+                    peers: 9,
+                    links,
+                    events: 9,
+                };
+                let areas = Areas::new(Rect::new(0, 5, 120, height), wanted);
+                assert!(areas.timeline.height >= 10, "{height}: {areas:?}");
+                assert!(height < 34 || problems > 9 || areas.links.height >= 4, "{height}: {areas:?}");
+            }
+        }
+    }
+
     #[test]
     fn at_80x24_every_problem_has_a_line_before_other_parts_have_many() {
         let areas = |each: u16| {
             let (problems, sentences) = (2 * each + 1, 2 * each);
             let all = WantedLines {
                 timeline: 10,
+                signals: 10,
                 problems,
                 problems_and_rest: problems,
                 sentences,
