@@ -228,10 +228,20 @@ fn blank(text: &str, (width, height): (u16, u16)) -> f64 {
 /// The largest share of a picture that may be blank in one piece, where there is much room.
 const BLANK: f64 = 0.29;
 
-/// Where there is much room, no picture has a large blank part.
+/// The largest share of a picture that may be blank in all, where there is much room.
+const BLANK_IN_ALL: f64 = 0.74;
+
+/// Share of the picture's cells that are blank.
+fn blank_in_all(text: &str, (width, height): (u16, u16)) -> f64 {
+    let written = text.chars().filter(|letter| !letter.is_whitespace()).count();
+    1.0 - written as f64 / (f64::from(width) * f64::from(height))
+}
+
+/// Where there is much room, no picture has a large blank part, nor many small ones.
 fn is_filled(name: &str, text: &str, size: (u16, u16)) {
-    let share = blank(text, size);
+    let (share, all) = (blank(text, size), blank_in_all(text, size));
     assert!(size.0 < LARGE.0 || share < BLANK, "{name} at {size:?}: {share:.2}\n{text}");
+    assert!(size.0 < LARGE.0 || all < BLANK_IN_ALL, "{name} at {size:?}: {all:.2} in all\n{text}");
 }
 
 /// Every screen at every size; where there is much room, none is half empty if there is something on each (`filled`).

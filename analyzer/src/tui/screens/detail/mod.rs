@@ -35,6 +35,11 @@ use crate::util::wrap::wrap;
 /// Below this width the directions stand one below the other.
 const STACKED: usize = 76;
 
+/// From this width on the figures stand left of the charts.
+const BESIDE: usize = 180;
+/// Columns of the figures of a direction there.
+const FIGURES: usize = 50;
+
 /// Events listed, at most.
 const EVENTS: usize = 20;
 
@@ -95,6 +100,9 @@ impl DetailScreen {
     fn lines_at(&self, view: &View, width: usize) -> Rc<[Line<'static>]> {
         let height = usize::from(view.layout().inner().height);
         self.lines.at(width | height << 16, || {
+            if width >= BESIDE {
+                return wide(self, view, width, height);
+            }
             let least = lines(self, view, width, 1);
             let high = taller(least.len(), height, || lines(self, view, width, 2).len());
             if high > 1 { lines(self, view, width, high) } else { least }
@@ -289,24 +297,63 @@ fn lines(screen: &DetailScreen, view: &View, width: usize, high: usize) -> Vec<L
     lines
 }
 
+/// Figures of a direction, and what else is known of it.
+type Figures = (Vec<Line<'static>>, Vec<Line<'static>>);
+
+/// Both directions, each in this number of columns.
+fn figures(this: &Detail, other: Option<&Detail>, view: &View, columns: [usize; 2]) -> [Figures; 2] {
+    let left = direction::lines(this, view, columns[0], other);
+    let Some(other) = other else {
+        let why = if this.peer_qp.is_some() {
+            "reverse flow not captured"
+        } else {
+            "reverse flow unknown (no CM exchange captured)"
+        };
+        let parts = wrap(why, columns[1].saturating_sub(3)).into_iter();
+        return [
+            left,
+            (parts.map(|part| Line::styled(format!(" {part}"), theme::DIM)).collect(), Vec::new()),
+        ];
+    };
+    [left, direction::lines(other, view, columns[1], Some(this))]
+}
+
+/// The figures of both directions left of the charts, which have the height of the screen; the latest events below.
+fn wide(screen: &DetailScreen, view: &View, width: usize, height: usize) -> Vec<Line<'static>> {
+    let Some((this, other)) = &screen.shown else { return Vec::new() };
+    let events = event_lines(screen, view, width);
+    let room = height.saturating_sub(events.len() + 1);
+    let [first, second] = figures(this, other.as_ref(), view, [FIGURES; 2]).map(|(mut head, tail)| {
+        head.push(Line::default());
+        head.extend(tail);
+        head
+    });
+    // One direction below the other where both have room: the charts have more.
+    let (left, columns) = if first.len() + 1 + second.len() <= room {
+        (first.into_iter().chain([Line::default()]).chain(second).collect(), FIGURES)
+    } else {
+        (beside(first, second, FIGURES), 2 * FIGURES)
+    };
+    let free = width - columns;
+    let mut right: Vec<_> = at_taps(view, this, free).into_iter().skip(1).collect();
+    let most = room.max(left.len()).saturating_sub(right.len());
+    let charts = |high| charts(view, (this, other.as_ref()), free, high);
+    let high = taller(charts(1).len(), most, || charts(2).len());
+    right.extend(charts(high));
+    let mut lines = beside(left, right, columns);
+    lines.push(Line::default());
+    lines.extend(events);
+    lines
+}
+
 /// The figures of both directions, the charts, and what else there is with the events.
 fn parts(screen: &DetailScreen, view: &View, width: usize, high: usize) -> [Vec<Line<'static>>; 3] {
     let Some((this, other)) = &screen.shown else { return Default::default() };
     // Half of a narrow screen would cut values: one direction stands below the other.
     let stacked = width < STACKED;
     let half = if stacked { 0 } else { width / 2 };
-    let left = direction::lines(this, view, if stacked { width } else { half }, other.as_ref());
-    let (right, more) = if let Some(other) = other {
-        direction::lines(other, view, width - half, Some(this))
-    } else {
-        let why = if this.peer_qp.is_some() {
-            "reverse flow not captured"
-        } else {
-            "reverse flow unknown (no CM exchange captured)"
-        };
-        let parts = wrap(why, (width - half).saturating_sub(3));
-        (parts.into_iter().map(|part| Line::styled(format!(" {part}"), theme::DIM)).collect(), Vec::new())
-    };
+    let columns = [if stacked { width } else { half }, width - half];
+    let [left, (right, more)] = figures(this, other.as_ref(), view, columns);
     let both = |first: Vec<Line<'static>>, second: Vec<Line<'static>>| {
         if stacked { first.into_iter().chain(second).collect() } else { beside(first, second, half) }
     };
