@@ -57,7 +57,7 @@ impl App {
                 data.model.links.get(at).map(|link| link.name.clone())
             }
             Screen::Events => {
-                let listed = view.shown_events().nth(screens.events.cursor.selected.unwrap_or(0))?;
+                let listed = screens.events.entry(view).or_else(|| view.shown_events().next())?;
                 let event = &listed.state.event;
                 let time = crate::util::units::time_utc(listed.state.time_ns);
                 let (class, route) = (listed.entry.class.word, log::route(&listed.entry.key));

@@ -139,7 +139,9 @@ impl App {
 
     /// The terminal has another size.
     pub fn on_resize(&mut self, width: u16, height: u16) {
+        let reading = self.screens.events.reading(&self.view);
         self.view.size = (width, height);
+        self.screens.events.go_on(&self.view, reading);
         self.keep_in_view();
     }
 
@@ -229,7 +231,7 @@ impl App {
             self.view.timeline.hold_back(events);
             return;
         }
-        let top = self.view.log.latest().next().map(|entry| entry.number);
+        let reading = self.screens.events.reading(&self.view);
         for event in events {
             let history = &self.view.timeline.history;
             let before = event.time_ns.checked_sub(1).and_then(|before| history.at_time(before));
@@ -240,13 +242,7 @@ impl App {
         }
         self.find_rows();
         // A user who looks at older entries keeps looking at them.
-        let cursor = &mut self.screens.events.cursor;
-        if cursor.offset > 0 || cursor.selected.is_some() {
-            let new = self.view.log.latest().take_while(|entry| Some(entry.number) != top);
-            let new = new.filter(|entry| self.view.lets_through(entry, &entry.latest)).count();
-            cursor.offset += new;
-            cursor.selected = cursor.selected.map(|at| at + new);
-        }
+        self.screens.events.go_on(&self.view, reading);
         self.keep_in_view();
     }
 

@@ -47,13 +47,53 @@ impl EventsScreen {
     /// Entry that is selected.
     #[must_use]
     pub(in crate::tui) fn entry<'a>(&self, view: &'a View) -> Option<EntryAt<'a>> {
-        self.cursor.selected.and_then(|at| view.shown_events().nth(at))
+        self.cursor.selected.and_then(|at| all(view).nth(at)).map(|(listed, _)| listed)
     }
+
+    /// What the user looks at; `None` at the top of the list with nothing selected.
+    pub(in crate::tui) fn reading(&self, view: &View) -> Option<Reading> {
+        let Cursor { selected, offset } = self.cursor;
+        let number = |at: usize| Some(all(view).nth(at)?.0.entry.number);
+        (offset > 0 || selected.is_some()).then(|| Reading {
+            joined: is_joined(view),
+            latest: number(0),
+            top: number(offset),
+            selected: selected.and_then(number),
+        })
+    }
+
+    /// Keeps to what the user looked at before other events came, or the terminal got another size.
+    pub(in crate::tui) fn go_on(&mut self, view: &View, reading: Option<Reading>) {
+        let Some(Reading { joined, latest, top, selected }) = reading else { return };
+        let row = |number: u64| {
+            let place = view.shown_events().position(|listed| listed.entry.number == number)?;
+            row_of(view, place)
+        };
+        if is_joined(view) == joined {
+            let new = latest.and_then(row).unwrap_or(0);
+            self.cursor.offset += new;
+            self.cursor.selected = self.cursor.selected.map(|at| at + new);
+        } else {
+            self.cursor.offset = top.and_then(row).unwrap_or(0);
+            self.cursor.selected = selected.and_then(row);
+        }
+    }
+}
+
+/// Place of a user in the list.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::tui) struct Reading {
+    /// True if rows stand for several events.
+    joined: bool,
+    /// Entries of the first row, of the first one that is visible, and of the selected one.
+    latest: Option<u64>,
+    top: Option<u64>,
+    selected: Option<u64>,
 }
 
 impl Page for EventsScreen {
     fn step(&mut self, view: &mut View, step: Move) {
-        self.cursor.step(step, view.event_count(), page(view));
+        self.cursor.step(step, all(view).count(), page(view));
     }
 
     fn open(&mut self, view: &mut View) -> Effect {
@@ -66,17 +106,13 @@ impl Page for EventsScreen {
     fn click(&mut self, view: &mut View, at: Position) -> Effect {
         let layout = view.layout();
         let list = inner(areas(&layout, view).list, layout.boxed());
-        if click_list(&mut self.cursor, list, view.event_count(), at) {
-            self.open(view)
-        } else {
-            Effect::None
-        }
+        if click_list(&mut self.cursor, list, all(view).count(), at) { self.open(view) } else { Effect::None }
     }
 
     fn keep_in_view(&mut self, view: &View) {
         // To count them is to search all of the log.
         if view.screen == Screen::Events {
-            self.cursor.show(view.event_count(), page(view));
+            self.cursor.show(all(view).count(), page(view));
         }
     }
 
@@ -160,7 +196,7 @@ struct Areas {
 fn areas(layout: &Layout, view: &View) -> Areas {
     let body = layout.body;
     let frame = frame_height(layout.boxed());
-    let rows = view.shown_events().take(usize::from(body.height)).count();
+    let rows = all(view).take(usize::from(body.height)).count();
     let used = frame + 1 + u16::try_from(rows).unwrap_or(u16::MAX - frame - 1).max(2);
     // More of them where the list leaves room.
     let all = u16::try_from(notices(view).count()).unwrap_or(u16::MAX);
@@ -187,7 +223,7 @@ fn areas(layout: &Layout, view: &View) -> Areas {
 
 /// The event whose headers stand below the list: the selected one, else the latest that has any.
 fn previewed<'a>(view: &'a View, cursor: &Cursor) -> Option<EntryAt<'a>> {
-    let selected = cursor.selected.and_then(|at| view.shown_events().nth(at));
+    let selected = cursor.selected.and_then(|at| all(view).nth(at)).map(|(listed, _)| listed);
     let first = || view.shown_events().find(|listed| !listed.state.event.headers.is_empty());
     selected.or_else(first).or_else(|| view.shown_events().next())
 }
@@ -221,16 +257,17 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, cursor: Cursor) {
     let hint = format!("{} headers · {} pcapng", key(Input::Open), key(Input::Capture));
     let list =
         panel(buffer, areas.list, at.boxed(), Title { name: "EVENTS", about: "newest first", hint: &hint });
-    let visible: Vec<_> = view.shown_events().enumerate().skip(cursor.offset).take(page(view)).collect();
-    let flow = visible.iter().map(|(_, listed)| route(&listed.entry.key).chars().count()).max().unwrap_or(4);
-    let words = visible.iter().map(|(_, listed)| listed.entry.class.word.chars().count());
+    let visible: Vec<_> = all(view).enumerate().skip(cursor.offset).take(page(view)).collect();
+    let entries = || visible.iter().map(|(_, (listed, _))| listed.entry);
+    let flow = entries().map(|entry| route(&entry.key).chars().count()).max().unwrap_or(4);
+    let words = entries().map(|entry| entry.class.word.chars().count());
     let word = words.max().unwrap_or(0).max("EVENT".len());
     let head = format!(" {:<12}   {:<word$} {:<flow$}  DETAIL", "TIME (UTC)", "EVENT", "FLOW");
     line(buffer, list, 0, &Line::styled(head, theme::DIM));
     let mut y = 1;
-    for (place, listed) in visible {
-        line(buffer, list, y, &aligned(listed, view, (word, flow), usize::from(list.width)));
-        if cursor.selected == Some(place) {
+    for (place, row) in &visible {
+        line(buffer, list, y, &with_others(*row, view, (word, flow), usize::from(list.width)));
+        if cursor.selected == Some(*place) {
             select(buffer, Rect { y: list.y + y, height: 1, ..list });
         }
         y += 1;
@@ -281,25 +318,53 @@ fn listed(view: &View, room: usize) -> Box<dyn Iterator<Item = (EntryAt<'_>, usi
     }
 }
 
-/// Place in the list of the event in this one of `room` lines.
+/// The rows of the list: a filter lists each event.
+fn all(view: &View) -> Box<dyn Iterator<Item = (EntryAt<'_>, usize)> + '_> {
+    let room = if view.filter.query.is_empty() { usize::from(view.layout().body.height) } else { usize::MAX };
+    listed(view, room)
+}
+
+/// True if a row of the list may stand for several events.
+fn is_joined(view: &View) -> bool {
+    let room = usize::from(view.layout().body.height);
+    view.filter.query.is_empty() && view.shown_events().nth(room).is_some()
+}
+
+/// The row of the list in which the event at this place of all stands.
+fn row_of(view: &View, place: usize) -> Option<usize> {
+    let mut before = 0;
+    all(view).position(|(_, others)| {
+        before += 1 + others;
+        before > place
+    })
+}
+
+/// The row of the list with the event in this one of `room` lines of the overview.
 pub(super) fn place(view: &View, row: usize, room: usize) -> Option<usize> {
     let mut rows = listed(view, room);
     let before = rows.by_ref().take(row).map(|(_, others)| 1 + others).sum();
-    rows.next().map(|_| before)
+    rows.next().and_then(|_| row_of(view, before))
 }
 
 /// The latest events in `room` lines of `width` columns.
 pub(super) fn rows(view: &View, width: usize, room: usize) -> Vec<Line<'static>> {
-    let row = |(first, others): (EntryAt<'_>, usize)| {
-        if others == 0 {
-            return row(first, view, width);
-        }
-        let more = format!("  and {}", units::plural(others as u64, "more flow"));
-        let mut line = row(first, view, width.saturating_sub(more.chars().count()));
-        line.push_span(Span::styled(more, theme::BOLD));
-        line
-    };
-    listed(view, room).take(room).map(row).collect()
+    listed(view, room).take(room).map(|row| with_others(row, view, (4, 0), width)).collect()
+}
+
+/// An event, and how many others its line stands for.
+fn with_others(
+    (first, others): (EntryAt<'_>, usize),
+    view: &View,
+    columns: (usize, usize),
+    width: usize,
+) -> Line<'static> {
+    if others == 0 {
+        return aligned(first, view, columns, width);
+    }
+    let more = format!("  and {}", units::plural(others as u64, "more flow"));
+    let mut line = aligned(first, view, columns, width.saturating_sub(more.chars().count()));
+    line.push_span(Span::styled(more, theme::BOLD));
+    line
 }
 
 /// The same with word and flow in this number of columns, and 0 for as many as it takes.
@@ -317,7 +382,7 @@ fn aligned(listed: EntryAt<'_>, view: &View, (word, flow): (usize, usize), width
         spans.push(format!("{gap}×{}", compact(state.count as f64)), theme::BOLD);
     }
     let mut text = listed.text(view.timeline.shown_ns);
-    // The reason of a NAK and the size of a gap come before how long they took, and all of them before the taps.
+    // The reason of a NAK, its timer and the size of a gap come before how long they took, and all before the taps.
     let mut room = width.saturating_sub(spans.width + 2);
     // Missing PSNs, NAKs and retransmissions belong together: in short where they have no room in words.
     let brief = listed.brief(view.timeline.shown_ns);
@@ -329,8 +394,8 @@ fn aligned(listed: EntryAt<'_>, view: &View, (word, flow): (usize, usize), width
     let brief = brief.filter(|_| together.is_some_and(|letters| letters > room));
     let is_brief = brief.is_some();
     text = brief.unwrap_or(text);
-    let is_of_loss = [Event::NAK, Event::GAP].contains(&entry.class.bit);
-    for (part, needed) in [(since(listed, view), !is_of_loss), (seen_at(listed, view), false)] {
+    let says_more = [Event::NAK, Event::RNR, Event::GAP].contains(&entry.class.bit);
+    for (part, needed) in [(since(listed, view), !says_more), (seen_at(listed, view), false)] {
         let Some(part) = part else { continue };
         let left = room.saturating_sub(part.chars().count());
         let fits = match together {
