@@ -162,6 +162,11 @@ impl<'a> Commands<'a> {
         }
     }
 
+    /// True if they run on this host.
+    pub(super) const fn are_here(&self) -> bool {
+        matches!(self.at, RunsOn::Here(_))
+    }
+
     /// About packets of this priority.
     pub(super) fn of_priority(self, priority: Option<u8>) -> Self {
         Self { priority: priority.or(self.priority), ..self }

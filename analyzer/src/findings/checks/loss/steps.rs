@@ -2,7 +2,7 @@
 
 use super::Side;
 use crate::analysis::Flow;
-use crate::findings::command::class_of;
+use crate::findings::command::{class_of, priority};
 use crate::findings::{ByHand, Commands, Input, Place, Raise};
 use crate::sample::Direction;
 use crate::util::units::plural;
@@ -36,9 +36,25 @@ pub(super) fn steps(
         let text = format!("Check {which} for discards, buffer drops and link errors.");
         raise = raise.step(text, Commands::on(input, link).nic_counters());
     }
-    raise
-        .step(format!("Check the drop, discard and FEC counters of each switch port between this tap and {all}{port}."), ByHand::Switch)
-        .step(format!("Check that PFC is enabled for {} at every hop.", class_of(flow)), near.pfc())
-        .step("Check trust mode and DSCP-to-priority mapping (NCCL_IB_TC sets the DSCP).", near.qos())
-        .step(format!("Check port discards on {far}."), there.nic_counters())
+    // And settings.
+    let each = links.iter().map(|link| Commands::on(input, link).of_priority(priority(flow)));
+    let mut ports: Vec<_> = links.iter().map(|link| format!(" of {link}")).zip(each).collect();
+    if links.len() < 2 || !ports.iter().all(|(_, commands)| commands.are_here()) {
+        ports = vec![(String::new(), near)];
+    }
+    raise = raise.step(
+        format!(
+            "Check the drop, discard and FEC counters of each switch port between this tap and {all}{port}."
+        ),
+        ByHand::Switch,
+    );
+    for (of, commands) in &ports {
+        let text = format!("Check that PFC is enabled for {} at every hop{of}.", class_of(flow));
+        raise = raise.step(text, commands.pfc());
+    }
+    for (of, commands) in &ports {
+        let text = format!("Check trust mode and DSCP-to-priority mapping{of} (NCCL_IB_TC sets the DSCP).");
+        raise = raise.step(text, commands.qos());
+    }
+    raise.step(format!("Check port discards on {far}."), there.nic_counters())
 }
