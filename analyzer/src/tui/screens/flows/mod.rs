@@ -335,7 +335,9 @@ impl Table {
         }
         let rows = self.order.iter().enumerate().skip(self.cursor.offset);
         let rows = rows.filter_map(|(place, index)| Some((place, data.model.rows.get(*index)?)));
-        let columns = self.columns(view);
+        // On another screen it has a part of the width.
+        let own = view.screen == Screen::Qps;
+        let columns = if own { self.columns(view) } else { self.columns_in(view, table.width) };
         titles(buffer, table, &columns, Some(self.sort.by));
         list(buffer, table, view, data, &columns, rows, self.cursor.selected);
     }

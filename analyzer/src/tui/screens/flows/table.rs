@@ -169,8 +169,12 @@ impl Table {
     /// The columns of queue pairs, as they fit.
     #[must_use]
     pub fn columns(&self, view: &View) -> Vec<column::FittedColumn> {
-        let width = view.layout().inner().width.saturating_sub(1);
-        column::fit(width, view.has(), &self.columns)
+        self.columns_in(view, view.layout().inner().width)
+    }
+
+    /// The columns that this width has room for.
+    pub(super) fn columns_in(&self, view: &View, width: u16) -> Vec<column::FittedColumn> {
+        column::fit(width.saturating_sub(1), view.has(), &self.columns)
     }
 
     /// Title of the column that rows are sorted by.
