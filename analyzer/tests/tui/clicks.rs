@@ -133,7 +133,7 @@ const STATES: [State; 20] = [
     on(&[Key::Char('1'), Key::Enter]),
     on(&[Key::Char('1'), Key::Enter, Key::Down]),
     on(&[Key::Char('1'), Key::Char('?')]),
-    on(&[Key::Char('2'), Key::Char('c'), Key::Down]),
+    on(&[Key::Char('2'), Key::Char('c'), Key::Down, Key::Char(' ')]),
     on(&[Key::Char('7'), Key::Enter]),
     on(&[Key::Char('2'), Key::Down, Key::Enter, Key::Enter]),
     on(&[Key::Char('2'), Key::Char('/'), Key::Char('l')]),

@@ -54,7 +54,7 @@ pub(super) fn hit(row: &[&str], x: usize, keys: bool, names: &Names<'_>) -> Opti
     let mut labels = labels.iter().zip(ends);
     let (own, end) = labels.find(|(own, end)| {
         let columns = words.get(own.start).zip(words.get(end.saturating_sub(1)));
-        columns.is_some_and(|(first, last)| (first.at.start..last.at.end).contains(&x))
+        columns.is_some_and(|(first, last)| (first.at.start..=last.at.end).contains(&x))
     })?;
     chosen(words.get(own.clone())?, words.get(own.end..end)?, x)
 }
