@@ -38,7 +38,7 @@ const STACKED: usize = 76;
 /// From this width on the figures stand left of the charts.
 const BESIDE: usize = 180;
 /// Columns of the figures of a direction there.
-const FIGURES: usize = 50;
+const FIGURES: usize = 52;
 
 /// Events listed, at most.
 const EVENTS: usize = 20;

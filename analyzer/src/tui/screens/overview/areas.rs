@@ -8,8 +8,6 @@ use crate::tui::widgets::panel::{BOXED, frame_height};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WantedLines {
     pub(super) timeline: u16,
-    /// The same of the signals that show something.
-    pub(super) signals: u16,
     pub(super) problems: u16,
     /// The same with evidence or blind spots.
     pub(super) problems_and_rest: u16,
@@ -49,7 +47,7 @@ const FEWEST_TIMELINE_LINES: u16 = 4;
 const USUAL_PROBLEMS: u16 = 5;
 /// From this height on the timeline has a line for each signal.
 const HIGH: u16 = 34;
-/// From this height of the body on, that of 36 lines, six signals that show something come before links.
+/// From this height of the body on, that of 36 lines, six signals come before links on screens of medium width.
 const LAYERED_HIGH: u16 = 30;
 /// From this width on problems stand beside the timeline: on narrower screens both need the whole width, the timeline
 /// for its columns and the problems for whole sentences.
@@ -166,11 +164,11 @@ impl Areas {
             left -= lines;
             lines
         };
-        // The least of each, in the order of what matters: signals that show something before links.
+        // The least of each, in the order of what matters: six signals before links and steps.
         let mut timeline = match height {
             ..16 => part(3, 1),
             16..LAYERED_HIGH => part(LEAST_TIMELINE_LINES, 1),
-            _ => part(wanted.signals.clamp(LEAST_TIMELINE_LINES, TIMELINE), 1),
+            _ => part(wanted.timeline.clamp(LEAST_TIMELINE_LINES, TIMELINE), 1),
         };
         // Place and cost of the first ones come before events.
         let listed = wanted.problems.min(wanted.sentences + 2);
@@ -319,7 +317,6 @@ mod tests {
                     let body = Rect::new(0, 4, width, height);
                     let wanted = WantedLines {
                         timeline: 8 + n % 3,
-                        signals: 8 + n % 3,
                         problems: n,
                         problems_and_rest: n + n / 2,
                         sentences: n / 2,
@@ -366,7 +363,6 @@ mod tests {
             Rect::new(0, 4, 80, 19),
             WantedLines {
                 timeline: 10,
-                signals: 10,
                 problems: 4,
                 problems_and_rest: 4,
                 sentences: 4,
@@ -390,7 +386,6 @@ mod tests {
             for (problems, links) in [(3, 2), (9, 3), (40, 20)] {
                 let wanted = WantedLines {
                     timeline: 10,
-                    signals: 10,
                     problems,
                     problems_and_rest: problems,
                     sentences: 4,
@@ -413,7 +408,6 @@ mod tests {
             let (problems, sentences) = (2 * each + 1, 2 * each);
             let all = WantedLines {
                 timeline: 10,
-                signals: 10,
                 problems,
                 problems_and_rest: problems,
                 sentences,

@@ -168,7 +168,6 @@ impl OverviewScreen {
             body,
             WantedLines {
                 timeline: lines(chart::full_height(data)),
-                signals: lines(chart::shown_height(data)),
                 problems: lines(problems(false)),
                 problems_and_rest: lines(problems(true)),
                 sentences: lines(problems::sentences(view, usize::from(beside))),

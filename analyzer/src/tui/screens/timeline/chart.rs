@@ -37,13 +37,6 @@ pub(in crate::tui::screens) fn full_height(data: &Data) -> usize {
     rows(data).count() + 2
 }
 
-/// The same of the signals that show something.
-pub(in crate::tui::screens) fn shown_height(data: &Data) -> usize {
-    let (from_ns, to_ns) = data.over_time.range().unwrap_or_default();
-    let value = |row: &Row| data.over_time.value(row.series, from_ns, to_ns);
-    rows(data).filter(|row| value(row).is_some_and(|value| value > 0.0)).count() + 2
-}
-
 /// A value in words.
 fn figure(series: Series, value: f64) -> String {
     let unit = if matches!(series, Series::Signal(_)) { " pkt" } else { "" };
