@@ -100,7 +100,8 @@ fn sealing_that_failed_is_tried_at_intervals_without_rows_too() {
     let dir = tempfile::tempdir().unwrap();
     let rotate = Rotate { time_ns: 10 * SECOND, ..NEVER };
     let (mut store, _) = open(dir.path(), rotate, Keep::default());
-    let mut silent = |second: u64| store.append(START + second * SECOND, Rows::default()).1.len();
+    let silent =
+        |store: &mut Store, second: u64| store.append(START + second * SECOND, Rows::default()).1.len();
     let (folder, queue) = (folder(dir.path()), queue(dir.path()));
     let block = |path: &Path| {
         let _ = fs::remove_dir_all(path);
@@ -113,14 +114,14 @@ fn sealing_that_failed_is_tried_at_intervals_without_rows_too() {
     let sent = || fs::read_dir(&queue).unwrap().count();
     store.append(START, rows(START, 3));
     block(&folder);
-    assert_eq!(silent(40), 1);
+    assert_eq!(silent(&mut store, 40), 1);
     unblock(&folder);
-    assert_eq!((silent(41), read(dir.path()).0.len()), (0, 0), "the disk rests");
+    assert_eq!((silent(&mut store, 41), read(dir.path()).0.len()), (0, 0), "the disk rests");
     block(&queue);
-    assert_eq!((silent(70), read(dir.path()).0.len()), (0, 1), "in place, but not in the queue");
+    assert_eq!((silent(&mut store, 70), read(dir.path()).0.len()), (0, 1), "in place, but not in the queue");
     unblock(&queue);
-    assert_eq!((silent(71), sent()), (0, 0));
-    assert_eq!((silent(100), sent()), (1, 1), "it works again");
+    assert_eq!((silent(&mut store, 71), sent()), (0, 0));
+    assert_eq!((silent(&mut store, 100), sent()), (1, 1), "it works again");
     assert_eq!(journals(dir.path()), 0);
 }
 
