@@ -342,10 +342,14 @@ fn sprayed(report: &Report) -> Option<String> {
     ]);
     let flows = all().count() as u64;
     let is_spread = all().any(|spray| spray.src_ports.is_some() || spray.planes.is_some());
-    // One tap does not show where packets that come out of order went.
-    let what =
-        if is_spread { "Packets spread over several paths" } else { "Packets out of order or trimmed" };
-    (flows > 0).then(|| format!("{what} in {}: {}.", plural(flows, "flow"), parts.join(", ")))
+    let flows = (flows > 0).then(|| plural(flows, "flow"))?;
+    // One tap does not show which way packets went that are out of order.
+    let what = if is_spread {
+        format!("Packets spread over several paths in {flows}")
+    } else {
+        format!("Packets of {flows}")
+    };
+    Some(format!("{what}: {}.", parts.join(", ")))
 }
 
 /// Simulated hashing over the user's number of uplinks.
