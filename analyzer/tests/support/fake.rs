@@ -117,6 +117,7 @@ impl Spec {
         let ce = data * self.ce_permille / 1000;
         stats.packets = data + self.cnp * seconds;
         stats.bytes = data * self.size + self.cnp * seconds * 74;
+        stats.payload_bytes = if control { 0 } else { data * self.size.saturating_sub(82) };
         stats.first_ns = START_NS;
         stats.last_ns = START_NS + seconds * 1_000_000_000;
         let ecn = if self.capable { [0, 0, data - ce, ce] } else { [data, 0, 0, 0] };
