@@ -32,8 +32,8 @@ impl DataEnd {
 
 impl Finding {
     /// Start and end: "since 05:41:57 UTC, for 13.0 s", with ", quiet for 4.00 s" behind it where it was last seen that
-    /// long ago, or "05:41:57 to 05:42:10 UTC, ended after 13.0 s"; of several episodes the latest, to which the figures
-    /// belong. `None` if neither is known, as for settings.
+    /// long ago, or "05:41:57 to 05:42:10 UTC, ended after 13.0 s"; of several episodes the latest, to which the
+    /// figures belong. `None` if neither is known, as for settings.
     #[must_use]
     pub fn when(&self, end: DataEnd) -> Option<String> {
         let ended = self.has_ended(end.ns);

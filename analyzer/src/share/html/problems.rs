@@ -35,7 +35,8 @@ fn badge(page: &mut Markup, finding: &Finding, ended: bool) {
     page.leaf("span", &format!("{state} {name}"), &format!("{} {name}", sign(finding.severity)));
 }
 
-/// Writes the verdict, the worst finding, the one that shows now where that is another, and the next command; the list of problems; totals.
+/// Writes the verdict, the worst finding, the one that shows now where that is another, and the next command; the list
+/// of problems; totals.
 pub(super) fn verdict(page: &mut Markup, report: &Report, headline: &Headline) {
     page.open("section", &[("id", "verdict"), ("class", class_of(headline.role))]);
     let sign = match headline.role {
