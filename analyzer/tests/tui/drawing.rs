@@ -23,7 +23,9 @@ fn cut_number(line: &str) -> Option<String> {
         let word = letters[..at].iter().rev().take_while(|letter| !letter.is_whitespace() && **letter != '│');
         word.collect::<Vec<_>>().into_iter().rev().collect::<String>()
     });
-    words.find(|word| !word.is_empty() && word.chars().all(|c| c.is_ascii_digit() || ".,:".contains(c)))
+    // Sixteen digits are the first eight bytes of a field.
+    let is_number = |word: &String| word.chars().all(|c| c.is_ascii_digit() || ".,:".contains(c));
+    words.find(|word| !word.is_empty() && word.len() != 16 && is_number(word))
 }
 
 /// A number that ends at the frame, where the same line drawn in more columns goes on with it.

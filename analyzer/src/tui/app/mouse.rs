@@ -151,9 +151,7 @@ impl App {
         let status = !card && layout.status.contains(at);
         let tabs = !card && layout.tabs.contains(at) && self.overlay == Overlay::None;
         let hidden = self.overlay != Overlay::None && !self.box_area().contains(at);
-        // The line that is typed is the user's, up to the hint.
-        let typed = self.prompt.is_some() && !status;
-        if !status && hidden || typed || tabs && self.tab_at(at).is_some() {
+        if !status && hidden || tabs && self.tab_at(at).is_some() {
             return None;
         }
         let mut buffer = Buffer::empty(self.screen_area());
@@ -161,7 +159,9 @@ impl App {
         let row = (0..self.view.size.0)
             .map(|x| buffer.cell((x, at.y)).map_or(" ", |cell| cell.symbol()))
             .collect::<Vec<_>>();
-        if let Some(input) = action_at(&row, usize::from(at.x)).filter(|_| !status) {
+        // While a filter is typed, keys have other meanings.
+        let action = action_at(&row, usize::from(at.x)).filter(|_| !status && self.prompt.is_none());
+        if let Some(input) = action {
             return Some(Named::Input(input));
         }
         let names = Names {

@@ -277,7 +277,7 @@ fn not_shown(view: &View) -> (&'static str, &'static str) {
 /// Lines of each chart, so that `least` lines become `height` at most; `doubled` would they be with two of each.
 fn taller(least: usize, height: usize, doubled: impl FnOnce() -> usize) -> usize {
     /// Lines of a chart at most.
-    const TALLEST: usize = 24;
+    const TALLEST: usize = 40;
     if height <= least {
         return 1;
     }
