@@ -226,7 +226,7 @@ fn blank(text: &str, (width, height): (u16, u16)) -> f64 {
 }
 
 /// The largest share of a picture that may be blank in one piece, where there is much room.
-const BLANK: f64 = 0.29;
+const BLANK: f64 = 0.33;
 
 /// The largest share of a picture that may be blank in all, where there is much room.
 const BLANK_IN_ALL: f64 = 0.74;

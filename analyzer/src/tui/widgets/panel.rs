@@ -39,7 +39,7 @@ pub(in crate::tui) fn section(name: &str, about: &str, width: usize) -> Line<'st
     let mut spans = Spans::default();
     let room = width.saturating_sub(2);
     spans.push("─ ", theme::FRAME).push(cut(name, room, false), theme::BOLD);
-    let rest = width.saturating_sub(spans.width + 2);
+    let rest = width.saturating_sub(spans.width + 3);
     if !about.is_empty() && rest > 4 {
         spans.push(format!(" {}", cut(about, rest, false)), theme::DIM);
     }
