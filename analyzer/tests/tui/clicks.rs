@@ -121,7 +121,7 @@ const fn on(keys: &'static [Key]) -> State {
 }
 
 /// Every screen and every box, and lines that are typed.
-const STATES: [State; 19] = [
+const STATES: [State; 20] = [
     on(&[Key::Char('1'), Key::Home]),
     on(&[Key::Char('2')]),
     on(&[Key::Char('2'), Key::Down, Key::Enter]),
@@ -137,6 +137,7 @@ const STATES: [State; 19] = [
     on(&[Key::Char('7'), Key::Enter]),
     on(&[Key::Char('2'), Key::Down, Key::Enter, Key::Enter]),
     on(&[Key::Char('2'), Key::Char('/'), Key::Char('l')]),
+    on(&[Key::Char('2'), Key::Char('/'), Key::Char('z'), Key::Char('z'), Key::Enter]),
     on(&[Key::Char('2'), Key::Char('M')]),
     on(&[Key::Char('2'), Key::Down, Key::Char(' ')]),
     State { keys: &[Key::Char('2')], nic: true },

@@ -154,6 +154,9 @@ fn pictures_of_any_state_and_size_are_whole() {
         if random.one_in(2) {
             let number = u8::try_from(random.index(Screen::TABS.len())).unwrap();
             press(app, &[Key::Esc, Key::Char(char::from(b'1' + number))]);
+            if number == 0 && random.one_in(2) {
+                press(app, &[Key::Enter]);
+            }
         }
         for _ in 0..random.index(6) {
             let key = keys[random.index(keys.len())];

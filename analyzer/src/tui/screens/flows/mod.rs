@@ -222,7 +222,7 @@ impl Page for Table {
 
     fn hints(&self, _: &View) -> Hints {
         (
-            &[(&[Input::Open], "details")],
+            if self.order.is_empty() { &[] } else { &[(&[Input::Open], "details")] },
             &[
                 (&[Input::SortNext], "sort"),
                 (&[Input::Filter], "filter"),
