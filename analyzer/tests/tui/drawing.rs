@@ -24,8 +24,11 @@ fn cut_number(line: &str) -> Option<String> {
         word.collect::<Vec<_>>().into_iter().rev().collect::<String>()
     });
     // Sixteen digits are the first eight bytes of a field.
-    let is_number = |word: &String| word.chars().all(|c| c.is_ascii_digit() || ".,:".contains(c));
-    words.find(|word| !word.is_empty() && word.len() != 16 && is_number(word))
+    let is_number = |word: &String| {
+        word.chars().all(|c| c.is_ascii_digit() || ".,:".contains(c))
+            && word.contains(|c: char| c.is_ascii_digit())
+    };
+    words.find(|word| word.len() != 16 && is_number(word))
 }
 
 /// A number that ends at the frame, where the same line drawn in more columns goes on with it.
