@@ -28,7 +28,9 @@ fn cut_number(line: &str) -> Option<String> {
         word.chars().all(|c| c.is_ascii_digit() || ".,:".contains(c))
             && word.contains(|c: char| c.is_ascii_digit())
     };
-    words.find(|word| word.len() != 16 && is_number(word))
+    // So are four digits before a colon of an address.
+    let is_address = |word: &String| word.split_once(':').is_some_and(|(first, _)| first.len() == 4);
+    words.find(|word| word.len() != 16 && !is_address(word) && is_number(word))
 }
 
 /// A number that ends at the frame, where the same line drawn in more columns goes on with it.
