@@ -322,10 +322,8 @@ fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
         "flows" | "lower_bound" | "or_reordering" | "heaviest_ratios" | "excess_bytes" | "excess_ratio" => {
             true
         }
-        // The title has `kind`, a caveat has `certain`.
-        "kind" | "certain" => is_straggler(finding),
-        // Named together with the steps that it delays.
-        "of_steps" | "steps_seen" => is_straggler(finding),
+        // The title has `kind`, a caveat has `certain`; the others stand with the steps that it delays.
+        "kind" | "certain" | "of_steps" | "steps_seen" => is_straggler(finding),
         // Named together with their bytes.
         "links" => of_list(evidence) == finding.evidence.get("bytes").map_or(0, of_list),
         // The title names the only pair.

@@ -324,9 +324,9 @@ mod tests {
             let files = self.files.iter().filter(|path| path.to_str().unwrap().contains(&folder));
             let read = files.flat_map(|path| decode::<R>(std::fs::read(path).unwrap().into()).unwrap());
             for row in read.chain(rows.drain(..)) {
-                let mut text = R::TABLE.name.to_owned();
-                row.cells(&mut |cell| text.push_str(&format!(" {cell:?}")));
-                self.rows.push(text);
+                let mut cells = vec![R::TABLE.name.to_owned()];
+                row.cells(&mut |cell| cells.push(format!("{cell:?}")));
+                self.rows.push(cells.join(" "));
             }
             Ok(())
         }
