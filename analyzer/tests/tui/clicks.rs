@@ -207,8 +207,8 @@ fn labels(app: &App) -> Vec<Label> {
             // A key begins a label: `why + fix` names none.
             let goes_on =
                 at.checked_sub(1).and_then(|before| words.get(before)).is_some_and(|(from, word)| {
-                    let is_next = from + u16::try_from(word.chars().count()).unwrap() + 1 == words[at].0;
-                    is_next
+                    let adjoins = from + u16::try_from(word.chars().count()).unwrap() + 1 == words[at].0;
+                    adjoins
                         && !word.ends_with([',', ';', '·', '─', '╭', '╰'])
                         && !words[at].1.starts_with('(')
                 });

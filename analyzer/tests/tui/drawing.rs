@@ -2,6 +2,7 @@
 //! picture.
 
 use super::*;
+use rocescope::tui::app::Overlay;
 use rocescope::tui::key::Input;
 use rocescope_common::random::Random;
 
@@ -79,7 +80,7 @@ fn check(drawn: &ratatui::buffer::Buffer, app: &App, what: &str) {
     }
     // The frame of a part is whole: nothing in it leaves its area.
     let layout = app.view.layout();
-    let framed = layout.boxed() && height >= 15 && app.overlay == rocescope::tui::app::Overlay::None;
+    let framed = layout.boxed() && height >= 15 && app.overlay == Overlay::None;
     if framed && app.prompt.is_none() && app.view.data.is_some() {
         for y in layout.body.y..layout.body.bottom() {
             let line = &lines[usize::from(y)];
@@ -91,7 +92,7 @@ fn check(drawn: &ratatui::buffer::Buffer, app: &App, what: &str) {
         assert_eq!(broken, None, "a side of a box: {}", picture());
     }
     let ruled = !layout.boxed() && height >= 15 && drawn.area.width >= 60;
-    if ruled && app.overlay == rocescope::tui::app::Overlay::None && app.prompt.is_none() {
+    if ruled && app.overlay == Overlay::None && app.prompt.is_none() {
         let body = lines.iter().take(usize::from(layout.body.bottom())).skip(usize::from(layout.body.y));
         let broken = body.filter(|line| line.starts_with("─ ")).find(|line| !is_rule(line));
         assert_eq!(broken, None, "a titled rule: {}", picture());
@@ -129,10 +130,9 @@ fn is_rule(line: &str) -> bool {
         && words.into_iter().all(|words| !words.contains("  "))
 }
 
-#[test]
-fn pictures_of_any_state_and_size_are_whole() {
+fn states() -> Vec<App> {
     let updates = sizes::cycle(sizes::CYCLE);
-    let mut apps = vec![
+    vec![
         after(&World::sick(), USUAL, 30),
         after(&World::ipv6(), USUAL, 5),
         after(&World::many(1_500), USUAL, 3),
@@ -145,7 +145,12 @@ fn pictures_of_any_state_and_size_are_whole() {
         busy::app(),
         nic::offloaded(USUAL),
         devices::offloaded(USUAL),
-    ];
+    ]
+}
+
+#[test]
+fn pictures_of_any_state_and_size_are_whole() {
+    let mut apps = states();
     let mut visited = Vec::new();
     let ends = |input: Input| matches!(input, Input::Quit | Input::Suspend);
     let keys: Vec<Key> =
@@ -179,7 +184,7 @@ fn pictures_of_any_state_and_size_are_whole() {
         if size.0 >= 60 && size.1 >= 15 {
             visited.push((state, app.view.screen, std::mem::discriminant(&app.overlay)));
         }
-        if app.overlay != rocescope::tui::app::Overlay::None || app.prompt.is_some() {
+        if app.overlay != Overlay::None || app.prompt.is_some() {
             continue;
         }
         // In some more columns the same lines show whether a number ended at its frame.
@@ -191,11 +196,15 @@ fn pictures_of_any_state_and_size_are_whole() {
             assert_eq!(cut, None, "{what}: cut at a frame\n{line}\n{wider}");
         }
     }
-    // What chance leaves out is not tested.
+    all_were_drawn(apps.len(), &visited);
+}
+
+/// What chance leaves out is not tested.
+fn all_were_drawn(states: usize, visited: &[(usize, Screen, std::mem::Discriminant<Overlay>)]) {
     for screen in Screen::TABS.into_iter().chain([Screen::Problem, Screen::Nic]) {
         assert!(visited.iter().any(|(_, seen, _)| *seen == screen), "{screen:?} was not drawn");
     }
-    for state in 0..apps.len() {
+    for state in 0..states {
         let seen = visited.iter().filter(|(of, ..)| *of == state).count();
         assert!(seen >= 8, "state {state} was drawn {seen} times");
     }
