@@ -113,8 +113,8 @@ pub(super) struct WaitingRoom {
 }
 
 impl WaitingRoom {
-    /// `awaited`: a tap has not shown any packet of any flow yet, so that its clock is behind by as much, or it has seen
-    /// none of the flows; the latter where this one needed more places than a flow can have (`overflowed`).
+    /// `awaited`: a tap has not shown any packet of any flow yet, so that its clock is behind by as much, or it has
+    /// seen none of the flows; the latter where this one needed more places than a flow can have (`overflowed`).
     pub(super) const fn new(places: usize, awaited: bool, overflowed: bool) -> Self {
         let first = match (places > MAX_WAITING / 2, places > MAX_WAITING / 4) {
             (_, true) if awaited && overflowed => FIRST,

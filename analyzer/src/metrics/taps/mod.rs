@@ -98,8 +98,8 @@ pub struct Collector {
     early: u32,
     /// Links seen so far, up to as many as a flow is followed on.
     links: Vec<u16>,
-    /// Taps that were announced, and the names of those seen so far, up to as many as that: a tap has several links where
-    /// its interfaces or directions have one each.
+    /// Taps that were announced, and the names of those seen so far, up to as many as that: a tap has several links
+    /// where its interfaces or directions have one each.
     announced: usize,
     names: Vec<Arc<str>>,
     index: Map<FlowKey, u32>,

@@ -278,8 +278,8 @@ fn a_tap_without_packets_is_not_awaited_for_ever() {
     assert!(used < MAX_WAITING / 8, "{used} packets that both saw wait for a third tap");
 }
 
-/// The clock of the first tap on the way is behind by more packets than wait for it. It shows them later, and those that
-/// were lost between the others still wait then: what lies between two of these was not lost before the others.
+/// The clock of the first tap on the way is behind by more packets than wait for it. It shows them later, and those
+/// that were lost between the others still wait then: what lies between two of these was not lost before the others.
 #[test]
 fn packets_that_left_before_a_tap_showed_them_are_not_lost_there() {
     let far = i64::from(40_000u32) * 10_000;
