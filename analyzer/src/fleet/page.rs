@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_may_not_be_the_smallest_is_said_to_be_so() {
+    fn a_set_that_may_not_be_the_smallest_says_so() {
         const WORDS: &str = "these 2 hops may not be the smallest set that explains the figures";
         let all = |is_smallest| {
             let answer = Answer { is_smallest, ..answer() };

@@ -44,7 +44,7 @@ impl Lines {
     }
 }
 
-/// The area of a box over the screen, with so many lines within.
+/// The area of a box over the screen, with this number of lines within.
 pub(in crate::tui) fn box_area(screen: Rect, lines: usize) -> Rect {
     let width = screen.width.min(WIDEST);
     let height = screen.height.saturating_sub(1).min(u16::try_from(lines + 2).unwrap_or(u16::MAX));

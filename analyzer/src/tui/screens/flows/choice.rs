@@ -106,7 +106,7 @@ pub(in crate::tui) fn column_at(
     (column < count).then_some((column, column == selected || place.x < rows.x + SIGN))
 }
 
-/// Lines of the choice of so many columns.
+/// Lines of the choice of this number of columns.
 pub(in crate::tui) fn lines(count: usize) -> usize {
     count + usize::from(HELP)
 }
