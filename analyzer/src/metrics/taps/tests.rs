@@ -279,7 +279,7 @@ fn a_tap_without_packets_is_not_awaited_for_ever() {
 }
 
 /// The clock of the first tap on the way is behind by more packets than wait for it. It shows them later, and those
-/// that were lost between the others still wait then: what lies between two of these was not lost before the others.
+/// that were lost between the others still wait then: packets between two of these did not miss the first tap.
 #[test]
 fn packets_that_left_before_a_tap_showed_them_are_not_lost_there() {
     let far = i64::from(40_000u32) * 10_000;
