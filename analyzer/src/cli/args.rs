@@ -255,7 +255,8 @@ pub struct ReplayArgs {
     pub speed: Option<SpeedArg>,
     /// Start of the time range, such as +10s
     ///
-    /// +10s after the first frame, RFC 3339 (2026-01-01T00:00:00Z), or Unix seconds.
+    /// +10s after the first frame, a time of day in UTC as screens print it (05:41:57.258), RFC 3339
+    /// (2026-01-01T00:00:00Z), or Unix seconds.
     #[arg(help_heading = "Input")]
     #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
     pub from: Option<TimeSpec>,
@@ -401,6 +402,7 @@ Examples:
   rocescope explain                              all findings
   rocescope explain loss.before_tap              one of them
   rocescope explain loss                         those of a family
+  rocescope explain CNP                          those of a badge on the screen
   rocescope explain definitions                  numbers that no setting changes";
 
 /// Options of `explain`.

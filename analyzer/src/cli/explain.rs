@@ -12,8 +12,9 @@ use crate::util::wrap::hanging;
 /// Prints the explanation of one finding or of a family, or the list of all findings. Returns the exit status.
 pub(super) fn explain(id: Option<&str>, paint: Paint) -> ExitCode {
     let text = match id.map(wanted) {
-        None => list(paint),
+        None => list(entries(), paint),
         Some(_) if id == Some(DEFINITIONS) => definitions_page(paint),
+        Some(found) if found.len() > MOST_PAGES && id.is_some_and(|id| !is_family(id)) => list(found, paint),
         Some(found) if !found.is_empty() => {
             found.iter().map(|entry| page(entry, paint)).collect::<Vec<_>>().join("\n")
         }
@@ -42,18 +43,36 @@ const MOST: usize = 100;
 /// Names the numbers that no setting changes.
 const DEFINITIONS: &str = "definitions";
 
-/// The finding with this id, or those of the family.
-fn wanted(id: &str) -> Vec<&'static Entry> {
-    entries().filter(|entry| entry.id == id || entry.id.split('.').next() == Some(id)).collect()
+/// Findings of a badge that are explained in full; of more, only the list is printed.
+const MOST_PAGES: usize = 3;
+
+/// True for the family of an id, such as `loss`.
+fn is_family(word: &str) -> bool {
+    entries().any(|entry| entry.id.split('.').next() == Some(word))
 }
 
-fn list(paint: Paint) -> String {
-    let widest = entries().map(|entry| entry.id.len()).max().unwrap_or(0);
+/// The finding with this id, or those of the family, or of the badge or STATE word of screens, in any case.
+fn wanted(word: &str) -> Vec<&'static Entry> {
+    let lower = word.to_lowercase();
+    if let Some(entry) = entries().find(|entry| entry.id == lower) {
+        return vec![entry];
+    }
+    // In lower case it is a family: with the badge `CNP`, CNPs that are missing are meant, too.
+    let may_be_badge = word != lower || !is_family(&lower);
+    let is_badge = |entry: &Entry| {
+        let words = [entry.problem.word(), entry.problem.badge()];
+        may_be_badge && words.iter().any(|known| known.eq_ignore_ascii_case(word))
+    };
+    let is_of_family = |entry: &Entry| entry.id.split('.').next() == Some(&lower);
+    entries().filter(|entry| is_of_family(entry) || is_badge(entry)).collect()
+}
+
+/// Id and title of each, by id.
+fn list(found: impl IntoIterator<Item = &'static Entry>, paint: Paint) -> String {
+    let mut all: Vec<&Entry> = found.into_iter().collect();
+    all.sort_by_key(|entry| entry.id);
+    let widest = all.iter().map(|entry| entry.id.len()).max().unwrap_or(0);
     let mut text = String::new();
-    // By family name, and within a family in the order of reports.
-    let family = |entry: &Entry| entry.id.split('.').next().unwrap_or_default();
-    let mut all: Vec<&Entry> = entries().collect();
-    all.sort_by_key(|entry| (family(entry), entry.rank));
     for entry in all {
         let line = format!("{:<widest$}  {}", entry.id, entry.title);
         let _ = writeln!(text, "{}", paint.head(Role::Heading, &line, widest));
@@ -101,12 +120,25 @@ fn lines(text: &str, paint: Paint, heading: impl Fn(usize, &str) -> Option<usize
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::findings::Problem;
 
     #[test]
     fn findings_are_named_by_id_or_by_family() {
         assert_eq!(wanted("tool.lost").len(), 1);
         assert!(wanted("qos").len() > 1);
         assert!(wanted("qos.nothing").is_empty() && wanted("").is_empty());
+    }
+
+    #[test]
+    fn findings_are_named_by_the_words_of_the_screen_too() {
+        let ids = |word| wanted(word).iter().map(|entry| entry.id).collect::<Vec<_>>();
+        assert!(ids("CNP").contains(&"ecn.no_cnp") && ids("CNP").contains(&"cnp.storm"));
+        assert!(!ids("cnp").contains(&"ecn.no_cnp"), "a family");
+        for word in Problem::ALL.iter().flat_map(|kind| [kind.word(), kind.badge()]) {
+            assert!(!wanted(word).is_empty(), "{word}");
+            assert!(!wanted(&word.to_lowercase()).is_empty(), "{word}");
+        }
+        assert_eq!(ids("Tool.Lost"), ["tool.lost"]);
     }
 
     #[test]
@@ -138,6 +170,6 @@ mod tests {
         assert!(
             colored.starts_with("\u{1b}[1mtool.lost: ") && colored.contains("\u{1b}[1mWhat to do:\u{1b}[0m")
         );
-        assert!(list(Paint::COLORED).contains("\u{1b}[1mtool.lost\u{1b}[0m"));
+        assert!(list(entries(), Paint::COLORED).contains("\u{1b}[1mtool.lost\u{1b}[0m"));
     }
 }

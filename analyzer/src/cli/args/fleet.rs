@@ -102,6 +102,9 @@ fn parse_moment(text: &str) -> Result<u64, String> {
         TimeSpec::Offset(_) => Err(format!(
             "'{text}' is an offset, but recordings of many hosts have no first frame: write a time (2026-01-01T00:00:00Z)"
         )),
+        TimeSpec::OfDay(_) => {
+            Err(format!("'{text}' has no date: write one before it, and Z after it (2026-01-01T{text}Z)"))
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use super::Args;
 /// Options in `-h` and `--help` of commands whose options exceed one screen. Positional arguments are always listed.
 const COMMON: &[(&str, &[&str])] = &[
     ("live", &["interface", "attach", "output", "out", "duration", "filter"]),
-    ("replay", &["from", "to", "output", "out", "filter"]),
+    ("replay", &["from", "to", "group", "output", "out", "filter", "tap"]),
     ("export", &["interface", "listen", "textfile", "otlp", "interval", "config"]),
     ("agent", &["interface", "record", "keep", "listen", "config"]),
     ("record", &["interface", "dir", "read", "host", "interval", "keep", "clickhouse", "duration"]),

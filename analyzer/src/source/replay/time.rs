@@ -5,6 +5,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::util::time::NS_PER_S;
 
+/// Length of a day.
+pub const NS_PER_DAY: u64 = 86_400 * NS_PER_S;
+
 /// A point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeSpec {
@@ -12,6 +15,8 @@ pub enum TimeSpec {
     Absolute(u64),
     /// Nanoseconds after the first frame.
     Offset(u64),
+    /// Nanoseconds of a day in UTC, as screens and reports print times: on the day nearest to the first frame.
+    OfDay(u64),
 }
 
 impl TimeSpec {
@@ -21,6 +26,7 @@ impl TimeSpec {
         match self {
             Self::Absolute(ns) => ns,
             Self::Offset(ns) => first_ns.saturating_add(ns),
+            Self::OfDay(ns) => nearest(ns, first_ns),
         }
     }
 
@@ -34,8 +40,8 @@ impl TimeSpec {
     }
 }
 
-/// Reads a point in time: Unix seconds of at least 10 digits (`1767225600.5`), RFC 3339 (`2026-01-01T00:00:00Z`), or an
-/// offset from the first frame (`+1.5s`).
+/// Reads a point in time: Unix seconds of at least 10 digits (`1767225600.5`), RFC 3339 (`2026-01-01T00:00:00Z`), a time
+/// of day in UTC (`05:41:57.258`), or an offset from the first frame (`+1.5s`).
 ///
 /// # Errors
 /// A sentence with the mistake and the accepted formats.
@@ -45,6 +51,8 @@ pub fn parse_time(text: &str) -> Result<TimeSpec, String> {
     }
     let spec = if let Some(offset) = text.strip_prefix('+') {
         duration_ns(offset).map(TimeSpec::Offset)
+    } else if let Some(ns) = time_of_day(text) {
+        Some(TimeSpec::OfDay(ns))
     } else if text.contains(':') {
         text.parse::<Timestamp>()
             .ok()
@@ -61,10 +69,29 @@ pub fn parse_time(text: &str) -> Result<TimeSpec, String> {
     };
     spec.ok_or_else(|| {
         format!(
-            "invalid time '{text}': write Unix seconds (1767225600.5), RFC 3339 (2026-01-01T00:00:00Z) or an offset \
-             from the first frame (+1.5s, +2m)"
+            "invalid time '{text}': write Unix seconds (1767225600.5), RFC 3339 (2026-01-01T00:00:00Z), a time of day \
+             in UTC (05:41:57.258) or an offset from the first frame (+1.5s, +2m)"
         )
     })
+}
+
+/// Nanoseconds of a day of a time such as `12:00`, `12:00:05` or `12:00:05.250`; `None` if it is none.
+#[must_use]
+pub fn time_of_day(text: &str) -> Option<u64> {
+    let mut parts = text.split(':');
+    let mut below = |limit: u64| parts.next()?.parse::<u64>().ok().filter(|number| *number < limit);
+    let minutes = below(24)? * 60 + below(60)?;
+    let seconds = parts.next().map_or(Some(0), seconds_ns).filter(|ns| *ns < 60 * NS_PER_S)?;
+    parts.next().is_none().then_some(minutes * 60 * NS_PER_S + seconds)
+}
+
+/// This time of day on the day on which it is nearest to `near_ns`: a capture may go past midnight.
+#[must_use]
+pub fn nearest(of_day_ns: u64, near_ns: u64) -> u64 {
+    let today = near_ns / NS_PER_DAY * NS_PER_DAY;
+    let days = [today.saturating_sub(NS_PER_DAY), today, today.saturating_add(NS_PER_DAY)];
+    let times = days.map(|day| day.saturating_add(of_day_ns));
+    times.into_iter().min_by_key(|time| time.abs_diff(near_ns)).unwrap_or(near_ns)
 }
 
 /// A common mistake in a time, as a sentence for the user.
@@ -160,6 +187,8 @@ mod tests {
             ("1970-01-01T00:00:00Z", TimeSpec::Absolute(0)),
             ("+1.5s", TimeSpec::Offset(1_500_000_000)),
             ("+2m", TimeSpec::Offset(120 * NS_PER_S)),
+            ("05:41:57.258", TimeSpec::OfDay(20_517_258_000_000)),
+            ("03:00", TimeSpec::OfDay(10_800 * NS_PER_S)),
         ] {
             assert_eq!(parse_time(text), Ok(spec), "{text}");
         }
@@ -175,6 +204,11 @@ mod tests {
             "2026-01-01T25:00:00Z",
             "1969-12-31T23:59:59Z",
             "1767225600s",
+            "24:00",
+            "05:60:00",
+            "05:41:60",
+            "05:41:57:1",
+            "5",
             "-1",
             "2026-01-01T00:00:00.Z",
             "2026-01-01T00:00:00+1:00",
@@ -195,5 +229,9 @@ mod tests {
         }
         assert_eq!(TimeSpec::Offset(5).resolve(10), 15);
         assert_eq!(TimeSpec::Absolute(5).resolve(10), 5);
+        let (midnight, minute) = (20_000 * NS_PER_DAY, 60 * NS_PER_S);
+        assert_eq!(TimeSpec::OfDay(minute).resolve(midnight - minute), midnight + minute, "past midnight");
+        assert_eq!(TimeSpec::OfDay(minute).resolve(midnight + 2 * minute), midnight + minute);
+        assert_eq!(TimeSpec::OfDay(NS_PER_DAY - 1).resolve(midnight), midnight - 1);
     }
 }

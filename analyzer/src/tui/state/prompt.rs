@@ -1,5 +1,6 @@
 //! A line that is being typed at the bottom of the screen.
 
+use crate::source::replay::time::{nearest, time_of_day};
 use crate::tui::key::Key;
 use crate::util::time::NS_PER_S;
 
@@ -79,7 +80,6 @@ impl Prompt {
 /// of these.
 #[must_use]
 pub fn parse_time(text: &str, now_ns: u64, start_ns: u64) -> Option<u64> {
-    const DAY: u64 = 86_400 * NS_PER_S;
     let text = text.trim();
     let seconds = |text: &str| -> Option<u64> {
         let number: f64 = text.trim_end_matches('s').parse().ok()?;
@@ -93,19 +93,7 @@ pub fn parse_time(text: &str, now_ns: u64, start_ns: u64) -> Option<u64> {
     if let Some(rest) = text.strip_prefix('-') {
         return Some(now_ns.saturating_sub(seconds(rest)?));
     }
-    let mut parts = text.split(':');
-    let (hours, minutes) = (parts.next()?.parse::<u64>().ok()?, parts.next()?.parse::<u64>().ok()?);
-    let rest = parts.next().map_or(Some(0), seconds)?;
-    if parts.next().is_some() || hours > 23 || minutes > 59 || rest >= 60 * NS_PER_S {
-        return None;
-    }
-    let time = (hours * 3_600 + minutes * 60) * NS_PER_S + rest;
-    // The time nearest to now: a capture may go past midnight.
-    let today = now_ns / DAY * DAY;
-    [today.checked_sub(DAY), Some(today), today.checked_add(DAY)]
-        .into_iter()
-        .filter_map(|day| day?.checked_add(time))
-        .min_by_key(|candidate| candidate.abs_diff(now_ns))
+    time_of_day(text).map(|time| nearest(time, now_ns))
 }
 
 #[cfg(test)]
