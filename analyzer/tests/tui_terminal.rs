@@ -266,7 +266,7 @@ fn the_verdict_stays_in_the_terminal_below_the_command() {
         let (_, left) = output.split_once(LEAVES).unwrap();
         let lines: Vec<&str> = left.lines().collect();
         let at = |label: &str| lines.iter().position(|line| line.contains(label));
-        let labels = ["Verdict  ", "Worst    ", "Next     $ "].map(at);
+        let labels = ["Verdict  ", "Worst    ", "Next     "].map(at);
         assert!(labels.is_sorted() && labels[0].is_some(), "{left:?}");
         assert!(left.contains("Receiver 10.0.0.2 not ready: 19 RNR NAKs"), "{left:?}");
     }

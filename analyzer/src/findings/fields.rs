@@ -40,6 +40,19 @@ impl Finding {
         all.into_iter().filter_map(|(label, text)| Some((label, plain(&text?)))).collect()
     }
 
+    /// Its requester and responder, with queue pair, process and pod where they are known.
+    #[must_use]
+    pub fn who(&self) -> Option<String> {
+        who(self)
+    }
+
+    /// True if the title has the addresses of all ends that are known.
+    #[must_use]
+    pub fn names_both_ends_in_title(&self) -> bool {
+        let mut ends = self.requester.iter().chain(&self.responder);
+        ends.all(|end| self.title.contains(&end.addr.to_string()))
+    }
+
     /// True if the title says on which side of which links it is.
     #[must_use]
     pub fn is_placed_by_title(&self) -> bool {

@@ -77,17 +77,22 @@ fn field(label: &str, text: &str, room: usize, paint: Paint) -> Vec<String> {
     wrapped.into_iter().zip(heads).map(|(line, head)| format!("{head}{line}")).collect()
 }
 
+/// Begins the command to run next where no step of the worst finding is for this host.
+const EXPLAIN: &str = "rocescope explain ";
+
 /// The verdict in words.
 pub(crate) struct Headline {
     /// The sentence, without its label.
     pub(crate) sentence: String,
     /// Its colour.
     pub(crate) role: Role,
-    /// The worst finding and when it held; `None` where there is none above info.
+    /// The worst finding, whose it is and when it held; `None` where there is none above info.
     pub(crate) worst: Option<String>,
     /// The same of the one that a screen shows first, where that is another one: the worst is quiet by now.
     pub(crate) latest: Option<String>,
-    /// The command to run next.
+    /// The first step against the worst finding, where it is not a command for this host.
+    pub(crate) step: Option<String>,
+    /// The command of that step, or the one to run next.
     pub(crate) next: String,
 }
 
@@ -102,17 +107,22 @@ pub(crate) fn headline(report: &Report) -> Headline {
     let findings = sorted(report);
     let in_words = |finding: &Finding| {
         let when = finding.when(end_of(report)).map_or_else(String::new, |when| format!(" ({when})"));
-        format!("{}{when}", plain(&finding.title))
+        let who = finding.who().filter(|_| !finding.names_both_ends_in_title());
+        let who = who.map_or_else(String::new, |who| format!(", {}", plain(&who)));
+        format!("{}{who}{when}", plain(&finding.title))
     };
     let Verdict { worst, headline, .. } = Verdict::of(&findings, false);
+    let step = worst.and_then(|worst| worst.steps.first()).filter(|_| next.starts_with(EXPLAIN));
+    let next = plain(step.and_then(|step| step.command.as_ref()).unwrap_or(next));
+    let step = step.map(|step| plain(&step.text));
     let latest = headline.filter(|latest| worst.is_some_and(|worst| !std::ptr::eq(worst, *latest)));
     let (worst, latest) = (worst.map(in_words), latest.map(in_words));
-    Headline { sentence: sentence.clone(), role, worst, latest, next: plain(next) }
+    Headline { sentence: sentence.clone(), role, worst, latest, step, next }
 }
 
 /// The last lines of the page: the verdict, the worst finding, and the next command.
 pub(super) fn verdict(report: &Report, room: usize, paint: Paint) -> Vec<String> {
-    let Headline { sentence, role, worst, latest, next } = headline(report);
+    let Headline { sentence, role, worst, latest, step, next } = headline(report);
     let mut lines = labelled("Verdict", VERDICT, &sentence, room);
     if let Some(first) = lines.first_mut() {
         let (label, text) = first.split_at(VERDICT);
@@ -121,7 +131,9 @@ pub(super) fn verdict(report: &Report, room: usize, paint: Paint) -> Vec<String>
     let worst = worst.unwrap_or_else(|| "no finding above info".to_owned());
     lines.extend(labelled("Worst", VERDICT, &worst, room));
     lines.extend(latest.into_iter().flat_map(|latest| labelled("Latest", VERDICT, &latest, room)));
-    lines.push(format!("{:VERDICT$}$ {}", "Next", paint.paint(Role::Command, &next)));
+    let label = if step.is_some() { "" } else { "Next" };
+    lines.extend(step.into_iter().flat_map(|step| labelled("Next", VERDICT, &step, room)));
+    lines.push(format!("{label:VERDICT$}$ {}", paint.paint(Role::Command, &next)));
     lines
 }
 
@@ -302,5 +314,23 @@ mod tests {
         assert!(text.contains("Latest   Receiver not ready"), "{text}");
         report.findings.truncate(1);
         assert!(!lines(&report).contains("Latest"), "one alone is both");
+    }
+
+    #[test]
+    fn a_step_elsewhere_is_what_to_do_next() {
+        let mut report = crate::report::schema::full::full();
+        let step = Step { text: "Check the switch.".into(), ..Step::default() };
+        report.findings = vec![Finding { active: true, steps: vec![step], ..finding() }];
+        report.verdict.next = "rocescope explain loss.before_tap".into();
+        let text = |report: &Report| verdict(report, 80, Paint::default()).join("\n");
+        let said = text(&report);
+        assert!(
+            said.ends_with("Next     Check the switch.\n         $ rocescope explain loss.before_tap"),
+            "{said}"
+        );
+        report.findings[0].steps[0].command = Some("ethtool -S DEV".into());
+        assert!(text(&report).ends_with("Next     Check the switch.\n         $ ethtool -S DEV"));
+        report.verdict.next = "ethtool -S eth2".into();
+        assert!(text(&report).ends_with("Next     $ ethtool -S eth2"), "on this host");
     }
 }

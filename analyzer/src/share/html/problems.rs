@@ -49,9 +49,11 @@ pub(super) fn verdict(page: &mut Markup, report: &Report, headline: &Headline) {
         let Some(text) = text else { continue };
         page.raw("<p class=\"worst\">").leaf("span", "label", label).text(" ").text(text).raw("</p>\n");
     }
-    page.raw("<p class=\"next\"><span class=\"label\">Next</span> ")
-        .leaf("code", "command", &headline.next)
-        .raw("</p>\n");
+    page.raw("<p class=\"next\"><span class=\"label\">Next</span> ");
+    if let Some(step) = &headline.step {
+        page.text(step).text(" ");
+    }
+    page.leaf("code", "command", &headline.next).raw("</p>\n");
     list(page, report);
     page.raw("<dl class=\"totals\">");
     let totals = summary(report).into_iter().skip_while(|(label, _)| *label != "RoCE" && *label != "IB");
