@@ -75,20 +75,21 @@ fn found<'a>(page: &'a Page, names: &Names, verbose: bool) -> Vec<Group<'a, Chec
     names.group(found, |check| check.subject.as_str(), words)
 }
 
+/// The sentence about a host without RDMA devices.
+const NO_DEVICE: &str = "no RDMA device, so nothing about RoCE was checked";
+
 /// The number of issues by verdict; without an RDMA device nothing about RoCE was checked.
 fn in_short(host: &HostFacts, found: &[Group<'_, Check>]) -> String {
     let of = |verdict| found.iter().filter(|group| group.first.verdict == verdict).count() as u64;
     let issues = match (of(Status::Critical), of(Status::Warning)) {
+        // Of a host that has nothing to check it would be read as a clean bill.
+        (0, 0) if host.devices.is_empty() => return NO_DEVICE.to_owned(),
         (0, 0) => "no issues found".to_owned(),
         (0, warnings) => plural(warnings, "warning"),
         (critical, 0) => format!("{critical} critical"),
         (critical, warnings) => format!("{critical} critical, {}", plural(warnings, "warning")),
     };
-    if host.devices.is_empty() {
-        format!("no RDMA device, RoCE settings not checked; {issues}")
-    } else {
-        issues
-    }
+    if host.devices.is_empty() { format!("{NO_DEVICE}; {issues}") } else { issues }
 }
 
 /// The output under construction.
@@ -286,7 +287,10 @@ fn unread(host: &HostFacts, output: &mut TextOutput) {
 fn devices(host: &HostFacts, verbose: bool, output: &mut TextOutput) {
     output.heading("DEVICES");
     if host.devices.is_empty() {
-        output.line("No RDMA device.");
+        let remedy = "No RDMA device. Where the host has an RDMA NIC, its RDMA driver is not loaded: look for the NIC, then \
+                      load its driver (mlx5_ib, bnxt_re, irdma, ionic_rdma).";
+        output.paragraph(remedy, "");
+        output.command("lspci -nnk | grep -A 3 -iE 'ethernet|infiniband'");
     }
     for device in &host.devices {
         for port in &device.ports {
