@@ -34,6 +34,9 @@ definitions! {
     LEAST_SHARE: f64 = 0.01,
         "Minimum share of the bytes of a pair of hosts that is listed",
         "A smaller share cannot be why the job changed";
+    SAME_TRAFFIC: f64 = 0.5,
+        "Minimum share of the flows, and of the time, that reports of the same traffic have in common",
+        "Taps miss flows of other paths, and end at other times";
 }
 
 /// The comparison of two reports.
@@ -45,6 +48,9 @@ pub struct Diff {
     pub a: Side,
     /// The report that is compared with it.
     pub b: Side,
+    /// True if both are of the same traffic: most flows of each are in the other, at the same time. They are two taps
+    /// then, not two runs.
+    pub same_traffic: bool,
     /// Metrics of the whole run.
     pub metrics: Vec<Change>,
     /// Metrics that both reports have and that have no verdict, with the reason.
@@ -90,12 +96,28 @@ pub fn diff(a: (&str, &Value), b: (&str, &Value)) -> Diff {
         schema: SCHEMA,
         a: side(a),
         b: side(b),
+        same_traffic: are_of_same_traffic(a.1, b.1),
         not_compared: recorded::not_compared(&all, likeness),
         metrics,
         steps: steps::change(a.1, b.1),
         findings: finding::changes(a.1, b.1),
         hosts,
     }
+}
+
+/// True if most flows of each report are in the other, at the same time: two taps of one run.
+fn are_of_same_traffic(a: &Value, b: &Value) -> bool {
+    let window = |report: &Value| {
+        let end = |name: &str| report.pointer(name).and_then(Value::as_u64);
+        Some((end("/window/first_ns")?, end("/window/last_ns")?))
+    };
+    let (Some((a_first, a_last)), Some((b_first, b_last))) = (window(a), window(b)) else { return false };
+    let common_ns = a_last.min(b_last).saturating_sub(a_first.max(b_first));
+    let longest_ns = (a_last.saturating_sub(a_first)).max(b_last.saturating_sub(b_first));
+    let [a, b] = [a, b].map(|report| value::list(report).map(value::queue_pair).collect::<BTreeSet<_>>());
+    let common = a.intersection(&b).count();
+    let is_most = |part: f64, all: f64| part > 0.0 && part >= all * SAME_TRAFFIC;
+    is_most(common_ns as f64, longest_ns as f64) && is_most(common as f64, a.len().max(b.len()) as f64)
 }
 
 fn side((name, report): (&str, &Value)) -> Side {

@@ -7,6 +7,10 @@ use crate::util::style::{Paint, Role};
 use crate::util::units;
 use crate::util::wrap::hanging;
 
+/// What a comparison of two taps is of.
+const SAME_TRAFFIC: &str = "A and B are of the same traffic: differences are those of the places where it was captured. Where they \
+                            are captures, `rocescope replay A B` reads both as taps, and says between which packets were lost.";
+
 /// The comparison in lines of at most `room` columns where that is possible.
 #[must_use]
 pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
@@ -14,6 +18,9 @@ pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
     for (letter, side) in [("A", &diff.a), ("B", &diff.b)] {
         let length = side.duration_ns.map_or_else(|| units::UNKNOWN.into(), units::duration);
         lines.push(format!("{letter}  {}, {length}", plain(&side.name)));
+    }
+    if diff.same_traffic {
+        lines.extend(hanging(SAME_TRAFFIC, room, 0));
     }
     lines.push(String::new());
     let mut table = figures("METRIC, WHOLE RUN");

@@ -123,13 +123,17 @@ pub(super) fn list(report: &Value) -> impl Iterator<Item = &Value> + Clone {
 
 /// The flows of a report by queue pair, over all links.
 pub(super) fn deduplicated(report: &Value) -> Vec<Vec<&Value>> {
-    let mut all: BTreeMap<(&str, &str, u64), Vec<&Value>> = BTreeMap::new();
+    let mut all: BTreeMap<_, Vec<&Value>> = BTreeMap::new();
     for flow in list(report) {
-        let text = |name: &str| flow.get(name).and_then(Value::as_str).unwrap_or_default();
-        let key = (text("src"), text("dst"), flow.get("dest_qp").and_then(Value::as_u64).unwrap_or(0));
-        all.entry(key).or_default().push(flow);
+        all.entry(queue_pair(flow)).or_default().push(flow);
     }
     all.into_values().collect()
+}
+
+/// Source, destination and destination queue pair of a flow.
+pub(super) fn queue_pair(flow: &Value) -> (&str, &str, u64) {
+    let text = |name: &str| flow.get(name).and_then(Value::as_str).unwrap_or_default();
+    (text("src"), text("dst"), flow.get("dest_qp").and_then(Value::as_u64).unwrap_or(0))
 }
 
 /// The largest value of one queue pair over its links; `None` when it is unknown on all.
