@@ -59,9 +59,13 @@ impl Pcap {
 
     /// Appends a packet; `time_ns` is Unix time, rounded down to the resolution of the file.
     pub fn packet(&mut self, time_ns: u64, frame: &[u8]) -> &mut Self {
+        self.start_of_packet(time_ns, frame, frame.len().min(self.snap_len as usize))
+    }
+
+    /// Appends the first `kept` bytes of a packet.
+    pub fn start_of_packet(&mut self, time_ns: u64, frame: &[u8], kept: usize) -> &mut Self {
         let fraction = time_ns % 1_000_000_000;
         let fraction = if self.nanoseconds { fraction } else { fraction / 1_000 };
-        let kept = frame.len().min(self.snap_len as usize);
         for word in [(time_ns / 1_000_000_000) as u32, fraction as u32, kept as u32, frame.len() as u32] {
             self.bytes.extend(self.order.u32(word));
         }

@@ -230,10 +230,9 @@ fn drops_of_the_capture() {
         std::fs::write(&path, file).unwrap();
         binary::replay(&[path], [] as [&str; 0]).unwrap()["totals"]["lost"]["capture_drops"].clone()
     };
-    let pcapng = craft::pcapng(&["eth0"], &frames);
-    let said = craft::with_drops(pcapng.clone(), frames[0].time_ns, 7);
-    assert_eq!(drops("said.pcapng", said), 7);
-    assert_eq!(drops("unsaid.pcapng", pcapng), Value::Null);
+    let mut pcapng = craft::pcapng(&["eth0"], &frames);
+    assert_eq!(drops("unsaid.pcapng", pcapng.finish()), Value::Null);
+    assert_eq!(drops("said.pcapng", pcapng.dropped(0, 7).finish()), 7);
     assert_eq!(drops("plain.pcap", craft::pcap(1, &frames)), Value::Null);
 }
 

@@ -5,7 +5,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests may fail like a test")]
 
-use rocescope_tests::oracle::craft::{self, Captured};
+use rocescope_tests::capture_file::{ETHERNET, Order, Pcap, RAW_IP};
 use rocescope_tests::oracle::{binary, captures, icrc};
 
 struct Vector {
@@ -123,14 +123,10 @@ fn replay_reads_them_as_the_table_says() {
     let mut found = Vec::new();
     for vector in vectors() {
         let path = folder.path().join(format!("{}.pcap", vector.name));
-        let captured = Captured {
-            time_ns: 1_700_000_000_123_456_789,
-            kept: vector.bytes.len(),
-            frame: vector.bytes.clone(),
-            interface: 0,
-        };
-        let link_type = if vector.starts_at == "eth" { 1 } else { 101 };
-        std::fs::write(&path, craft::pcap(link_type, &[captured])).unwrap();
+        let link_type = if vector.starts_at == "eth" { ETHERNET } else { RAW_IP };
+        let mut file = Pcap::new(Order::Little, true, link_type);
+        file.packet(1_700_000_000_123_456_789, &vector.bytes);
+        std::fs::write(&path, file.finish()).unwrap();
         let report = match binary::replay(&[path], [] as [&str; 0]) {
             Ok(report) => report,
             Err(error) => {

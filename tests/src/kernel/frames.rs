@@ -5,7 +5,8 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use rocescope::source::capture::{self, Reader, Record};
 
-use crate::oracle::craft::{self, Captured};
+use crate::capture_file::{ETHERNET, Order, Pcap};
+use crate::oracle::craft;
 
 /// One frame.
 #[derive(Clone, Debug)]
@@ -77,14 +78,9 @@ impl Frame {
 /// The frames as a pcap file.
 #[must_use]
 pub fn pcap(frames: &[Frame]) -> Vec<u8> {
-    let captured: Vec<Captured> = frames
-        .iter()
-        .map(|frame| Captured {
-            time_ns: frame.time_ns,
-            kept: frame.data.len(),
-            frame: frame.padded().data,
-            interface: 0,
-        })
-        .collect();
-    craft::pcap(1, &captured)
+    let mut file = Pcap::new(Order::Little, true, ETHERNET);
+    for frame in frames {
+        file.start_of_packet(frame.time_ns, &frame.padded().data, frame.data.len());
+    }
+    file.finish()
 }

@@ -198,7 +198,7 @@ fn ipv6_extension_headers() -> Vec<Case> {
     let with = |first: u8, header: &[u8]| {
         let mut packet = plain.clone();
         let length = plain.len() - 40 + header.len();
-        packet[4..6].copy_from_slice(&craft::length(length));
+        packet[4..6].copy_from_slice(&(length as u16).to_be_bytes());
         packet[6] = first;
         packet.splice(40..40, header.iter().copied());
         craft::ethernet(0x86DD, &packet)
@@ -307,7 +307,7 @@ fn several_interfaces_in_one_file() -> Vec<Case> {
     for (number, frame) in (0..).zip(&mut frames) {
         frame.interface = number % 2;
     }
-    vec![case("two.pcapng", craft::pcapng(&["eth0", "eth1"], &frames), 8, 2)]
+    vec![case("two.pcapng", craft::pcapng(&["eth0", "eth1"], &frames).finish(), 8, 2)]
 }
 
 fn datagrams_state_their_source() -> Vec<Case> {

@@ -5,18 +5,7 @@
 //! ones, the UDP header with its checksum set to ones, the BTH with its fifth byte set to ones, and the rest. It is
 //! stored least significant byte first.
 
-/// CRC-32 as in Ethernet and zlib: reflected, initial value and final inversion all ones.
-#[must_use]
-pub fn crc32(bytes: &[u8]) -> u32 {
-    let mut crc = u32::MAX;
-    for byte in bytes {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xEDB8_8320 } else { crc >> 1 };
-        }
-    }
-    !crc
-}
+use crate::craft::crc32;
 
 /// ICRC of a packet that starts at its IPv4, IPv6 or (RoCEv1) GRH header and ends before the ICRC.
 ///
