@@ -6,7 +6,7 @@ use rocescope_common::abi::Counter;
 use rocescope_common::account::flow::SRC_QP_SEVERAL;
 use rocescope_common::account::{Mixed, PsnTrack, observe};
 use rocescope_common::wire::SkipReason;
-use rocescope_common::wire::frame::{Encap, Frame, PCP_NONE, UNKNOWN};
+use rocescope_common::wire::frame::{Encap, Frame, UNKNOWN};
 use rocescope_common::wire::opcode::Name;
 
 use crate::analysis::fixtures::{START, cnps, counter, everything, key, link, sample, stats, tuple, words};
@@ -45,22 +45,12 @@ fn frame(src_port: u16, wire_len: u32) -> Frame {
         tos: 2,
         opcode: 0x04,
         src_port,
-        vlan: 0,
-        inner_vlan: 0,
-        pcp: PCP_NONE,
-        ack_req: false,
-        encap: 0,
         dest_qp: 9,
-        psn: 0,
         wire_len,
-        inner_bytes: 0,
         payload: 0,
-        aeth: UNKNOWN,
-        dma_len: UNKNOWN,
-        src_qp: UNKNOWN,
         bth_offset: 62,
         ip_offset: 14,
-        icrc_offset: UNKNOWN,
+        ..Frame::EMPTY
     }
 }
 

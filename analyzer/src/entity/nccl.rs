@@ -65,7 +65,7 @@ impl RankState {
 pub const REMOTE_ERROR: (i64, &str) = (6, "Remote process error");
 
 /// A process of the job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Process {
     /// Address of its host, of the interface that NCCL bootstraps over: rarely that of its queue pairs. Null: not known
@@ -76,7 +76,7 @@ pub struct Process {
 }
 
 /// A rank of a communicator.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rank {
     /// Number in the communicator.
     pub rank: u32,
@@ -102,17 +102,7 @@ pub struct Rank {
 impl Rank {
     /// A rank of which nothing else is known.
     pub(crate) fn new(rank: u32) -> Self {
-        Self {
-            rank,
-            process: Process { host: None, pid: None },
-            gpu: None,
-            state: None,
-            error: None,
-            launched: Launched::default(),
-            local: None,
-            behind_since_ns: None,
-            state_since_ns: 0,
-        }
+        Self { rank, ..Self::default() }
     }
 
     /// Operations that other ranks have launched and this one has not.

@@ -84,7 +84,7 @@ impl Visit for Unseal<'_> {
 }
 
 /// The last minutes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Ring {
     keep_ns: u64,
     blocks: VecDeque<Block>,
@@ -112,17 +112,7 @@ impl Ring {
     /// A ring that holds `keep_ns` of data time.
     #[must_use]
     pub fn new(keep_ns: u64) -> Self {
-        Self {
-            keep_ns,
-            blocks: VecDeque::new(),
-            bytes: 0,
-            open: Rows::default(),
-            open_ns: None,
-            stepped_ns: 0,
-            events: VecDeque::new(),
-            event_bytes: 0,
-            lost: Lost::default(),
-        }
+        Self { keep_ns, ..Self::default() }
     }
 
     /// Notes a step of the clock in the interval that ends at `time_ns`. What is held keeps its time: some of it may

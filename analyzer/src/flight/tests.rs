@@ -80,14 +80,12 @@ fn event(time_ns: u64, length: usize) -> EventSample {
         key: key(0, "10.0.0.2", "10.0.0.1", 7),
         events: rocescope_common::account::Event::CNP,
         opcode: 0x81,
-        tos: 0,
-        src_port: 0,
         psn: 2,
-        missing: 0,
         aeth: rocescope_common::wire::frame::UNKNOWN,
         wire_len: 62,
         bth_offset: 42,
         headers: Bytes::from(vec![0; length]),
+        ..EventSample::default()
     }
 }
 

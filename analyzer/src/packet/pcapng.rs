@@ -97,22 +97,16 @@ fn block(file: &mut Vec<u8>, kind: u32, body: &[u8]) {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use rocescope_common::account::FlowKey;
 
     fn event(headers: &'static [u8], time_ns: u64) -> EventSample {
         EventSample {
             time_ns,
-            key: FlowKey::default(),
             events: 1,
-            opcode: 0,
-            tos: 0,
-            src_port: 0,
             psn: 7,
-            missing: 0,
-            aeth: 0,
             wire_len: 1000,
             bth_offset: 42,
             headers: Bytes::from_static(headers),
+            ..EventSample::default()
         }
     }
 

@@ -18,24 +18,14 @@ pub(crate) fn link(n: u64) -> LinkSecond {
         speed_bps: Some(400_000_000_000),
         packets: n * 1_000,
         bytes: u64::MAX >> 1,
-        ecn_capable: 0,
         ce: n,
-        cnp_packets: 0,
         skipped: 3,
         flows: 2,
         lost: (!n.is_multiple_of(5)).then_some(-5),
-        reordered: None,
-        retransmitted: None,
-        timeouts: None,
-        peak_bytes: None,
-        bin_ns: None,
-        bursts: None,
-        incast_senders: None,
         neighbour_system: Some("leaf \"1\"\n\u{e9}".into()),
-        neighbour_port: None,
-        pause_frames: None,
         pause_ns: Some(n),
         skipped_json: Some("{}".into()),
+        ..LinkSecond::default()
     }
 }
 

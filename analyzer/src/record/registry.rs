@@ -91,6 +91,7 @@ tables! {
         rtt_max_ns: Option<u64>, "ns", "flows[].latency_ns.max", "As in `flow_seconds`. Null: no sample.";
     }
 
+    #[derive(Default)]
     LinkSecond = link_seconds, "A link in an interval in which it had RoCE packets or other frames, and at the start and once a minute without any." {
         t: Time, "Unix ns", "window.last_ns", "End of the interval.";
         interval_ns: u64, "ns", "", "Length of the interval.";
@@ -122,6 +123,7 @@ tables! {
         skipped_json: Text, "frames, bytes", "totals.skipped, links[].skipped_bytes", "`skipped` by reason, in JSON: frames and their bytes. Null: none, or of an older version.";
     }
 
+    #[derive(Default)]
     DeviceSecond = device_seconds, "A counter of an RDMA device's port that increased in an interval. Counters that did not increase have no row." {
         t: Time, "Unix ns", "devices[].last_ns", "End of the interval.";
         interval_ns: u64, "ns", "", "Length of the interval.";
@@ -174,6 +176,7 @@ tables! {
         pause_stall_ns: Option<u64>, "ns", "devices[].qps[].pause_stall_ns", "Time without progress while its priority was paused at least half of the time. Null: not known.";
     }
 
+    #[derive(Default)]
     QpLife = qp_lives, "A queue pair of this host as the kernel, its control path and the NIC show it: a row when it is first seen, and when anything but `t` changes. The latest row of a host, device, number and creation is its state." {
         t: Time, "Unix ns", "window.last_ns", "Time of the sample.";
         host: Shared, "", "", "Name of the recording host.";
@@ -209,6 +212,7 @@ tables! {
         gone: Option<u64>, "", "", "1: it is no longer reported, and its end was not seen. Null: not so, or of an older version.";
     }
 
+    #[derive(Default)]
     Event = events, "Something that happened at one packet, or to a queue pair or port on the control path. At most 1,000 of packets in an interval; `hosts.events_left_out` counts the others." {
         t: Time, "Unix ns", "devices[].qp_events[].time_ns", "Time of the event.";
         host: Shared, "", "", "Name of the recording host.";
@@ -236,6 +240,7 @@ tables! {
         duration_ns: Option<u64>, "ns", "devices[].qp_events[].duration_ns", "Duration of a verb that failed. Null: no verb, not measured, or of an older version.";
     }
 
+    #[derive(Default)]
     Finding = findings, "A finding of the report: a row when it is first raised, when it ends or returns, when its severity changes, and once a minute while its figures change." {
         t: Time, "Unix ns", "window.last_ns", "Time of the report.";
         host: Shared, "", "", "Name of the recording host.";

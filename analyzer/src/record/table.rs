@@ -60,12 +60,14 @@ pub trait Visit {
 /// Declares tables: their row types and columns.
 macro_rules! tables {
     ($(
+        $(#[$attribute:meta])?
         $row:ident = $table:ident, $help:literal {
             $( $column:ident: $kind:ty, $unit:literal, $source:literal, $meaning:literal; )+
         }
     )+) => {
         $(
             #[doc = $help]
+            $(#[$attribute])?
             #[derive(Clone, Debug, PartialEq)]
             pub struct $row {
                 $( #[doc = $meaning] pub $column: $kind, )+

@@ -213,7 +213,7 @@ pub struct RetiredTuple {
 }
 
 /// Something that happened at one packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventSample {
     /// Time of the event, Unix nanoseconds.
     pub time_ns: u64,

@@ -210,7 +210,6 @@ impl Fleet {
             t: Time((second + 1) * NS),
             host: Shared::from(name(own.host).as_str()),
             job: Some(Shared::from(self.job_of(own.host).as_str())),
-            pod: None,
             device: Shared::from(device(own).as_str()),
             port: Some(1),
             netdev: Some(Shared::from(link(own).as_str())),
@@ -222,11 +221,8 @@ impl Fleet {
             pid: Some(4_711),
             comm: Some(Shared::from("python3")),
             created: Some(Time(second * NS)),
-            ended: None,
-            end_reason: None,
             src: Some(address(own)),
             dst: Some(address(self.peer(own, distance))),
-            udp_port: None,
             dscp: Some(26),
             path_mtu: Some(4_096),
             timeout_ns: Some(67_108_864),
@@ -234,11 +230,8 @@ impl Fleet {
             rnr_retry: Some(7),
             connected: Some(Time(second * NS)),
             priority: Some(3),
-            plane: None,
-            bond_port: None,
-            end_kind: None,
             sources: Some(Shared::from("netlink,control_path,context")),
-            gone: None,
+            ..QpLife::default()
         }
     }
 
@@ -254,26 +247,12 @@ impl Fleet {
             host: Shared::from(name(host).as_str()),
             job: Some(Shared::from(self.job_of(host).as_str())),
             event: Shared::from(event),
-            link: None,
-            direction: None,
             device: Some(Shared::from(device(port).as_str())),
             lqpn: Some(lqpn),
             src: Some(address(port)),
-            dst: None,
-            dest_qp: None,
-            bits: None,
-            opcode: None,
-            psn: None,
-            missing: None,
-            aeth: None,
-            tos: None,
-            src_port: None,
-            wire_len: None,
-            errno: None,
             pid: Some(4_711),
             comm: Some(Shared::from("python3")),
-            reason: None,
-            duration_ns: None,
+            ..Event::default()
         };
         let mut rows = Vec::new();
         for port in Self::ports(host) {
@@ -305,17 +284,10 @@ impl Fleet {
             severity: Shared::from(severity),
             active: 1,
             since: Some(Time((begin + since) * NS + NS / 2)),
-            until: None,
             title: Shared::from(id),
-            link: None,
-            direction: None,
-            hop: None,
-            switch_port: None,
             src: Some(Address::Ip(IpAddr::from([10, 0, 0, 1]))),
-            dst: None,
-            packets_ratio: None,
-            time_lost_ns: None,
             json: Shared::from("{}"),
+            ..Finding::default()
         };
         if host == self.stalled() {
             vec![

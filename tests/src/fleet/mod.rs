@@ -367,22 +367,14 @@ impl Fleet {
             bytes: sum(|flow| flow.bytes),
             ecn_capable: sum(|flow| flow.ecn_capable),
             ce: sum(|flow| flow.ce),
-            cnp_packets: 0,
-            skipped: 0,
             flows: flows.len() as u64,
             lost: signed(|flow| flow.lost),
             reordered: Some(0),
             retransmitted: signed(|flow| flow.retransmitted),
             timeouts: signed(|flow| flow.timeouts),
-            peak_bytes: None,
-            bin_ns: None,
-            bursts: None,
-            incast_senders: None,
             neighbour_system: Some(Shared::from(self.switch(own).as_str())),
             neighbour_port: Some(Shared::from(self.switch_port(own).as_str())),
-            pause_frames: None,
-            pause_ns: None,
-            skipped_json: None,
+            ..LinkSecond::default()
         }
     }
 

@@ -4,7 +4,7 @@
 //! is named like RC. This table is independent of the product's.
 
 /// Meaning of an opcode: the headers after the BTH, and the role of the packet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a property of its own, read by name")]
 pub struct Opcode {
     /// Name in reports.
@@ -90,17 +90,7 @@ pub fn lookup(code: u8) -> Opcode {
 }
 
 fn unknown(name: String) -> Opcode {
-    Opcode {
-        name,
-        extended: None,
-        sequence: None,
-        aeth: None,
-        read_reth: None,
-        full_mtu: false,
-        deth: false,
-        control: false,
-        cnp: false,
-    }
+    Opcode { name, ..Opcode::default() }
 }
 
 fn datagram(name: &str, extended: u64) -> Opcode {

@@ -36,9 +36,10 @@ pub(crate) const SYNDROME_NAK: u8 = 0x60;
 pub(crate) const CE: u8 = 3;
 
 /// The protocol that a frame carries.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Body {
     /// RoCEv2.
+    #[default]
     Roce,
     /// A PFC frame that pauses a priority for this number of quanta.
     Pfc { priority: u8, quanta: u16 },
@@ -47,7 +48,7 @@ pub(crate) enum Body {
 }
 
 /// A frame in transit. Hosts are numbers; a tap looks up their addresses.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "bits of a header")]
 pub(crate) struct Packet {
     pub(crate) body: Body,
@@ -97,35 +98,7 @@ pub(crate) struct Packet {
 impl Packet {
     /// A RoCEv2 packet with all other fields zero.
     pub(crate) fn roce(src: usize, dst: usize, opcode: u8, dest_qp: u32, psn: u64) -> Self {
-        Self {
-            body: Body::Roce,
-            src,
-            dst,
-            sport: 0,
-            tos: 0,
-            ttl: 64,
-            priority: None,
-            ident: 0,
-            opcode,
-            dest_qp,
-            psn,
-            ack_req: false,
-            becn: false,
-            dma_len: 0,
-            aeth: (0, 0),
-            deth: (0, 0),
-            payload: 0,
-            mad: None,
-            corrupt: false,
-            altered: false,
-            retransmission: false,
-            to_qp: None,
-            span: 1,
-            notify: None,
-            entry: None,
-            outer: None,
-            routing: false,
-        }
+        Self { src, dst, ttl: 64, opcode, dest_qp, psn, span: 1, ..Self::default() }
     }
 
     /// A frame that is not RoCE.

@@ -73,7 +73,7 @@ impl Pair {
 }
 
 /// Traffic that a host receives on one link, by the number of senders in a bin.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct Target {
     /// Goes up whenever a bin of time or of data begins: in a turn, a sender is counted at its first packet.
@@ -285,24 +285,7 @@ impl Pairs {
         }
         // No more than pairs.
         let number = u32::try_from(self.targets.len()).unwrap_or(NO_PAIR);
-        self.targets.push(Target {
-            last_ns: 0,
-            full_at: 0,
-            link,
-            host,
-            senders: 0,
-            degrees: Vec::new(),
-            overlaps: Vec::new(),
-            windows: Windows::default(),
-            peak_bytes: 0,
-            peak_senders: 0,
-            turn: 0,
-            bin: u64::MAX,
-            open: Degree::default(),
-            open_senders: 0,
-            overlap: Overlap::default(),
-            in_progress: 0,
-        });
+        self.targets.push(Target { link, host, bin: u64::MAX, ..Target::default() });
         let targets = &self.targets;
         self.target_index.insert(&(link, host), number, |number| place(targets, number));
         number

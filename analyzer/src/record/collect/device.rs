@@ -136,26 +136,16 @@ impl Devices {
             host: origin.host.clone(),
             job: origin.job.clone(),
             event: event.event.as_str().into(),
-            link: None,
-            direction: None,
             device: text(Some(&event.device)),
             lqpn: event.lqpn.map(Into::into),
             src: event.src.map(Into::into),
             dst: event.dst.map(Into::into),
-            dest_qp: None,
-            bits: None,
-            opcode: None,
-            psn: None,
-            missing: None,
-            aeth: None,
-            tos: None,
-            src_port: None,
-            wire_len: None,
             errno: event.errno.map(Into::into),
             pid: event.pid.map(Into::into),
             comm: text(event.comm.as_deref()),
             reason: text(event.reason.as_deref()),
             duration_ns: event.duration_ns,
+            ..Event::default()
         }));
         let first = lives.events.first().map_or(seen, |first| first.number);
         first.saturating_sub(seen).min(lives.events_left_out)

@@ -38,8 +38,6 @@ impl Events {
                 event: words(event.events),
                 link: link.map(|link| link.name.as_str().into()),
                 direction: link.and_then(|link| link.direction),
-                device: None,
-                lqpn: None,
                 src: Some(address(event.key.family, event.key.src)),
                 dst: Some(address(event.key.family, event.key.dst)),
                 dest_qp: Some(event.key.dest_qp.into()),
@@ -51,11 +49,7 @@ impl Events {
                 tos: Some(event.tos.into()),
                 src_port: Some(event.src_port.into()),
                 wire_len: Some(event.wire_len.into()),
-                errno: None,
-                pid: None,
-                comm: None,
-                reason: None,
-                duration_ns: None,
+                ..Event::default()
             }
         }));
         std::mem::take(&mut self.left_out)

@@ -19,16 +19,12 @@ fn rows(t: u64, count: u64) -> Rows {
         t: Time(t),
         interval_ns: SECOND,
         host: HOST.into(),
-        job: None,
         device: "mlx5_0".into(),
         port: Some(1),
-        netdev: None,
-        driver: None,
         source: "ethtool".into(),
         counter: "tx_packets".into(),
-        direction: None,
-        priority: None,
         delta,
+        ..DeviceSecond::default()
     };
     Rows { device_seconds: (0..count).map(row).collect(), ..Rows::default() }
 }

@@ -16,14 +16,13 @@ fn event(sample: &Sample, at: usize, events: u16, time_ns: u64) -> EventSample {
         key: sample.flows.get(at).unwrap().key,
         events,
         opcode: 0x11,
-        tos: 0,
         src_port: 49_152,
         psn: 3,
         missing: 5,
         aeth: 0x6000_0000,
         wire_len: 64,
         bth_offset: 42,
-        headers: bytes::Bytes::new(),
+        ..EventSample::default()
     }
 }
 

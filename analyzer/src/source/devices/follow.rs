@@ -6,7 +6,7 @@ use crate::entity::owners::QpOwner;
 use crate::entity::pauses::Stall;
 use crate::host::rdma::nldev::QueuePair;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct QpWatch {
     qp: QueuePair,
     owner: QpOwner,
@@ -27,18 +27,7 @@ pub(super) struct QpWatch {
 
 impl QpWatch {
     pub(super) fn new(qp: &QueuePair, owner: &QpOwner) -> Self {
-        Self {
-            qp: qp.clone(),
-            owner: owner.clone(),
-            sent: 0,
-            received: 0,
-            ambiguous: 0,
-            open: OpenReadings::default(),
-            is_counted: false,
-            stalled_ns: 0,
-            stall: Stall::default(),
-            busy: false,
-        }
+        Self { qp: qp.clone(), owner: owner.clone(), ..Self::default() }
     }
 
     /// True if this is the same queue pair as before with this number.

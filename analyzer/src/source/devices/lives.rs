@@ -384,11 +384,8 @@ impl Follower {
             rqpn: life.rqpn,
             kind: life.kind.or(Some("RC")),
             state: life.state,
-            rq_psn: None,
-            sq_psn: None,
             pid: life.pid,
-            kernel_name: None,
-            subtype: None,
+            ..QueuePair::default()
         })
     }
 

@@ -150,14 +150,10 @@ fn list(numbers: &[u32], began_ns: u64) -> QueuePairs {
         device: "rxe0".into(),
         port: Some(1),
         lqpn: *lqpn,
-        rqpn: None,
         kind: Some("RC"),
         state: Some("RTS"),
-        rq_psn: None,
-        sq_psn: None,
         pid: Some(4_711),
-        kernel_name: None,
-        subtype: None,
+        ..QueuePair::default()
     };
     QueuePairs {
         list: numbers.iter().map(|lqpn| (entry(lqpn), owner(lqpn))).collect(),
@@ -465,14 +461,9 @@ fn a_listed_queue_pair_of_xrc_has_the_peer_of_its_life() {
         device: "rxe0".into(),
         port: Some(1),
         lqpn,
-        rqpn: None,
         kind: Some(kind),
         state: Some("RTR"),
-        rq_psn: None,
-        sq_psn: None,
-        pid: None,
-        kernel_name: None,
-        subtype: None,
+        ..QueuePair::default()
     };
     let peer = |lqpn, kind| follower.with_peer(&listed(lqpn, kind)).map(|qp| (qp.lqpn, qp.rqpn));
     assert_eq!(peer(17, "XRC_TGT"), Some((17, Some(29))));

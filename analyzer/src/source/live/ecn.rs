@@ -51,7 +51,7 @@ impl EcnCounters {
 }
 
 /// Follows marks and notifications. Slots and links are the kernel's, times Unix nanoseconds.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Ecn {
     /// Length of a bin at first: 2 to this, in nanoseconds.
     shift: u32,
@@ -68,15 +68,7 @@ impl Ecn {
     #[must_use]
     pub fn new(now_ns: u64, interval_ns: u64) -> Self {
         let shift = interval_ns.max(1).next_power_of_two().ilog2();
-        Self {
-            shift: shift.clamp(20, 40),
-            read_ns: now_ns,
-            counted: Vec::new(),
-            cnps: Map::default(),
-            marked: Map::default(),
-            links: Map::default(),
-            untracked: 0,
-        }
+        Self { shift: shift.clamp(20, 40), read_ns: now_ns, ..Self::default() }
     }
 
     /// Records the first mark after a pause in a flow.

@@ -81,7 +81,7 @@ pub(crate) enum Change {
 }
 
 /// The kernel's entries and their assignment.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Times {
     map: Option<Entries>,
     free: Vec<u16>,
@@ -107,15 +107,7 @@ impl Times {
 
     fn unassigned(map: Option<Entries>) -> Self {
         let free = map.as_ref().map(|map| map.numbers().rev().collect()).unwrap_or_default();
-        Self {
-            map,
-            free,
-            timed: Map::default(),
-            answering: Map::default(),
-            kept: Map::default(),
-            unpaired: Map::default(),
-            changes: Vec::new(),
-        }
+        Self { map, free, ..Self::default() }
     }
 
     /// Forgets all assignments and results. No program may be running.

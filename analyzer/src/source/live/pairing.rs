@@ -38,7 +38,7 @@ const BUSY: u64 = 256;
 
 /// State of the flow in a slot.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct SlotState {
     key: FlowKey,
     /// The source port of its connection is known.
@@ -234,19 +234,7 @@ impl Pairs {
             self.known.resize(at + 1, None);
         }
         if let Some(place) = self.known.get_mut(at) {
-            *place = Some(SlotState {
-                key: *key,
-                ported: port.is_some(),
-                asks,
-                restarts: 0,
-                packets: 0,
-                recent: 0,
-                repeating: false,
-                waiting: false,
-                untimed: 0,
-                unpaired: 0,
-                untracked: 0,
-            });
+            *place = Some(SlotState { key: *key, ported: port.is_some(), asks, ..SlotState::default() });
         }
         self.slots.insert(*key, slot);
         self.pairing.flow(slot, key, port, true, false);

@@ -128,20 +128,7 @@ mod tests {
     use crate::source::feed::{Update, channel};
 
     fn event(psn: u32) -> EventSample {
-        EventSample {
-            time_ns: 0,
-            key: rocescope_common::account::FlowKey::default(),
-            events: 1,
-            opcode: 0,
-            tos: 0,
-            src_port: 0,
-            psn,
-            missing: 0,
-            aeth: 0,
-            wire_len: 0,
-            bth_offset: 0,
-            headers: bytes::Bytes::new(),
-        }
+        EventSample { events: 1, psn, ..EventSample::default() }
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Flows that fell silent, as events, which are derived from samples since no packet shows them.
 
-use bytes::Bytes;
 use rocescope_common::wire::frame::UNKNOWN;
 
 use super::log::{CAPACITY, IDLE, SILENT_NS};
@@ -19,15 +18,8 @@ pub fn between(before_ns: u64, sample: &Sample) -> Vec<EventSample> {
             time_ns: since,
             key: flow.key,
             events: IDLE,
-            opcode: 0,
-            tos: 0,
-            src_port: 0,
-            psn: 0,
-            missing: 0,
             aeth: UNKNOWN,
-            wire_len: 0,
-            bth_offset: 0,
-            headers: Bytes::new(),
+            ..EventSample::default()
         })
         .collect();
     idle.sort_by_key(|event| event.time_ns);

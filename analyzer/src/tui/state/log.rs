@@ -451,7 +451,6 @@ fn packet_of(event: &EventSample) -> Vec<String> {
 mod tests {
     use super::Log;
     use crate::sample::EventSample;
-    use bytes::Bytes;
     use rocescope_common::account::{Event, FlowKey};
 
     pub(super) fn event(bits: u16, time_ns: u64, dest_qp: u32) -> EventSample {
@@ -460,14 +459,12 @@ mod tests {
             key: FlowKey { dest_qp, family: 4, ..FlowKey::default() },
             events: bits,
             opcode: 0x11,
-            tos: 0,
-            src_port: 0,
             psn: 2,
             missing: 4,
             aeth: 0x6000_0000,
             wire_len: 62,
             bth_offset: 42,
-            headers: Bytes::new(),
+            ..EventSample::default()
         }
     }
 

@@ -172,7 +172,7 @@ impl Device {
 }
 
 /// A queue pair of this host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct QueuePair {
     /// Name of the device.
     pub device: String,

@@ -172,11 +172,8 @@ fn listed(lqpn: u32) -> QueuePair {
         rqpn: Some(lqpn + 1_000),
         kind: Some("RC"),
         state: Some("RTS"),
-        rq_psn: None,
-        sq_psn: None,
         pid: Some(4_711),
-        kernel_name: None,
-        subtype: None,
+        ..QueuePair::default()
     }
 }
 

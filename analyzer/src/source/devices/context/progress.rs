@@ -81,7 +81,7 @@ fn distance(context: &QpContext) -> Option<u32> {
     Some(context.next_send_psn?.wrapping_sub(context.acked_psn?) & PSN_MASK)
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Progress {
     pub(super) context: QpContext,
     pub(super) read: Timestamps,
@@ -119,17 +119,7 @@ impl Progress {
             context,
             read,
             readings: 1,
-            ambiguous: 0,
-            retrying: 0,
-            rnr_retrying: 0,
-            receives_exhausted: 0,
-            times: ContextTimes::default(),
-            suspected_ns: None,
-            waits_since_ns: None,
-            moved: false,
-            is_still: false,
-            moved_ns: None,
-            quiet_since_ns: None,
+            ..Self::default()
         };
         progress.note(rules, false);
         progress
