@@ -3,9 +3,12 @@
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
-use std::process::{Command, ExitStatus, Stdio};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
 
 use anyhow::{Context as _, Result};
+use rustix::process::setsid;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
@@ -13,10 +16,7 @@ const COLUMNS: u16 = 120;
 const LINES: u16 = 40;
 
 /// A new pseudo-terminal: the test's end and the program's. Programs started later inherit neither.
-///
-/// # Errors
-/// The kernel's error if no terminal is available.
-pub fn open() -> io::Result<(OwnedFd, OwnedFd)> {
+fn open() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let ours = openpt(flags)?;
     grantpt(&ours)?;
@@ -39,4 +39,42 @@ pub fn output(command: &mut Command) -> Result<(ExitStatus, String)> {
     // Reading ends with an error when the last process has closed the other end.
     let _ = ours.read_to_end(&mut written);
     Ok((child.wait()?, String::from_utf8_lossy(&written).into_owned()))
+}
+
+/// Starts `command` with a terminal that it reads keys from: standard error is another file, or the terminal as well.
+/// Returns the program, the test's end of the terminal, and a thread that discards what comes out of it.
+///
+/// # Errors
+/// Fails if there is no terminal, or the program cannot be started.
+pub fn start(
+    command: &mut Command,
+    errors: Option<File>,
+    spawn: impl FnOnce(&mut Command) -> Result<Child>,
+) -> Result<(Child, File, JoinHandle<()>)> {
+    let (ours, theirs) = open().context("no terminal could be made")?;
+    command.env("TERM", "xterm-256color");
+    command.stdin(Stdio::from(theirs.try_clone()?)).stdout(Stdio::from(theirs.try_clone()?));
+    command.stderr(errors.map_or(Stdio::from(theirs), Stdio::from));
+    // SAFETY: between fork and exec the closure makes only system calls. It makes the terminal the controlling
+    // terminal of the process, from which keys are read.
+    unsafe {
+        command.pre_exec(|| {
+            setsid()?;
+            if libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(())
+        });
+    }
+    let child = spawn(command).context("rocescope could not be started")?;
+    // The command still holds the other end of the terminal, which would keep the reader waiting.
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let ours = File::from(ours);
+    let mut screen = ours.try_clone()?;
+    let reader = std::thread::spawn(move || {
+        let mut buffer = [0; 1 << 14];
+        // Ends with an error when the last process has closed the other end.
+        while screen.read(&mut buffer).is_ok_and(|read| read > 0) {}
+    });
+    Ok((child, ours, reader))
 }

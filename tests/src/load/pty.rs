@@ -1,14 +1,11 @@
 //! Runs a program in a pseudo-terminal whose output is discarded.
 
 use std::fs::File;
-use std::io::{self, Read as _};
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::thread::JoinHandle;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use rocescope::host::net::netns::NetNs;
-use rustix::process::setsid;
 
 use crate::oracle::binary;
 use crate::pty;
@@ -17,6 +14,8 @@ use crate::pty;
 #[derive(Debug)]
 pub struct Screen {
     child: Child,
+    /// Its end would be the end of the program.
+    _terminal: File,
     reader: Option<JoinHandle<()>>,
 }
 
@@ -44,32 +43,8 @@ impl Screen {
         error: Option<File>,
         spawn: impl FnOnce(&mut Command) -> Result<Child>,
     ) -> Result<Self> {
-        let (ours, theirs) = pty::open().context("no terminal could be made")?;
-        command.env("TERM", "xterm-256color");
-        command.stdin(Stdio::from(theirs.try_clone()?));
-        command.stdout(Stdio::from(theirs.try_clone()?));
-        command.stderr(error.map_or(Stdio::from(theirs), Stdio::from));
-        // SAFETY: between fork and exec the closure makes only system calls. It makes the terminal the controlling
-        // terminal of the process, from which keys are read.
-        unsafe {
-            command.pre_exec(|| {
-                setsid()?;
-                if libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
-                    return Err(io::Error::last_os_error());
-                }
-                Ok(())
-            });
-        }
-        let child = spawn(&mut command).context("rocescope could not be started")?;
-        // The command still holds the other end of the terminal, which would keep the reader waiting.
-        drop(command);
-        let mut ours = File::from(ours);
-        let reader = std::thread::spawn(move || {
-            let mut buffer = [0; 1 << 14];
-            // Ends with an error when the last process has closed the other end.
-            while ours.read(&mut buffer).is_ok_and(|read| read > 0) {}
-        });
-        Ok(Self { child, reader: Some(reader) })
+        let (child, terminal, reader) = pty::start(&mut command, error, spawn)?;
+        Ok(Self { child, _terminal: terminal, reader: Some(reader) })
     }
 
     /// Its PID.

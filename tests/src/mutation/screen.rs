@@ -1,13 +1,10 @@
 //! Unexpected keys, mouse events and sizes for the terminal UI.
 
-use std::fs::File;
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::io::Write as _;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
-use rustix::process::setsid;
+use anyhow::Result;
 use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::judge::{Ended, LONGEST};
@@ -49,31 +46,9 @@ const SIZES: [(u16, u16); 9] =
 
 /// Runs a command in a terminal, sends keys and resizes, and then ends it.
 pub(super) fn run(command: &mut Command, rng: &mut Random) -> Result<Ended> {
-    let (ours, theirs) = pty::open().context("no terminal could be made")?;
     let errors = tempfile::NamedTempFile::new()?;
-    command.env("TERM", "xterm-256color").stderr(errors.reopen()?);
-    command.stdin(Stdio::from(theirs.try_clone()?)).stdout(Stdio::from(theirs));
-    // SAFETY: between fork and exec the closure makes only system calls. It makes the terminal the controlling
-    // terminal of the process, from which keys are read.
-    unsafe {
-        command.pre_exec(|| {
-            setsid()?;
-            if libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            Ok(())
-        });
-    }
-    let mut child = command.spawn().context("rocescope could not be started")?;
-    // The command still holds the other end of the terminal, which would keep the reader waiting.
-    command.stdin(Stdio::null()).stdout(Stdio::null());
-    let mut terminal = File::from(ours);
-    let mut screen = terminal.try_clone()?;
-    let reader = std::thread::spawn(move || {
-        let mut buffer = [0; 1 << 14];
-        // Ends with an error when the last process has closed the other end.
-        while screen.read(&mut buffer).is_ok_and(|read| read > 0) {}
-    });
+    let (mut child, mut terminal, reader) =
+        pty::start(command, Some(errors.reopen()?), |command| Ok(command.spawn()?))?;
     std::thread::sleep(Duration::from_millis(100));
     for _ in 0..60 {
         if rng.chance(150_000) {
