@@ -27,9 +27,6 @@ const FLAGS: [&str; 13] = [
 ];
 
 /// True if Chromium is installed. Otherwise prints a SKIP line, or fails with `CI=true`.
-///
-/// # Panics
-/// Panics without Chromium if `CI` is `true`.
 #[must_use]
 pub fn chromium_or_skip(test: &str) -> bool {
     installed_or_skip(test, "chromium")
@@ -45,9 +42,6 @@ pub struct RenderedPage {
 }
 
 /// Opens a page.
-///
-/// # Errors
-/// Fails if Chromium fails, or takes longer than two minutes.
 pub fn open(page: &Path) -> Result<RenderedPage> {
     let output = run(page, &["--dump-dom"])?;
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -103,9 +97,6 @@ impl Pixels {
 }
 
 /// Takes a picture of a page into a file.
-///
-/// # Errors
-/// Fails if Chromium fails, or writes no picture that can be read.
 pub fn picture(page: &Path, scheme: Scheme, (width, height): (u32, u32), to: &Path) -> Result<Pixels> {
     let (file, size) = (format!("--screenshot={}", to.display()), format!("--window-size={width},{height}"));
     // 0 is dark in Blink's enumeration.
@@ -118,9 +109,6 @@ pub fn picture(page: &Path, scheme: Scheme, (width, height): (u32, u32), to: &Pa
 }
 
 /// Prints a page into a PDF file. Returns its number of pages.
-///
-/// # Errors
-/// Fails if Chromium fails, or writes no PDF.
 pub fn print(page: &Path, to: &Path) -> Result<usize> {
     run(page, &[&format!("--print-to-pdf={}", to.display()), "--no-pdf-header-footer"])?;
     let bytes = std::fs::read(to).with_context(|| format!("chromium wrote no {}", to.display()))?;

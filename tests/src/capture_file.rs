@@ -131,9 +131,6 @@ impl PcapNg {
 
     /// Appends an enhanced packet block. `time_ns` is Unix time, rounded down to the interface's resolution.
     /// `original` is the length on the wire, if it exceeds the captured bytes.
-    ///
-    /// # Panics
-    /// Panics if the section has no such interface.
     pub fn packet(&mut self, interface: u32, time_ns: u64, frame: &[u8], original: Option<u32>) -> &mut Self {
         let resolution = self.resolutions[interface as usize];
         let per_second = if resolution & 0x80 == 0 {

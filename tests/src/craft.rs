@@ -271,9 +271,6 @@ impl Net {
     }
 
     /// An IP packet of this protocol.
-    ///
-    /// # Panics
-    /// Panics if the addresses are of two families, or IPv4 options are no multiple of four bytes.
     #[must_use]
     pub fn wrap(&self, protocol: u8, inside: &[u8]) -> Typed {
         match (self.src, self.dst) {

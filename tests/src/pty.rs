@@ -27,9 +27,6 @@ fn open() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Runs `command` to its end with a terminal as standard output, and returns its output.
-///
-/// # Errors
-/// Fails if there is no terminal, or the program cannot be started.
 pub fn output(command: &mut Command) -> Result<(ExitStatus, String)> {
     let (ours, theirs) = open().context("no terminal could be made")?;
     let mut child = command.stdin(Stdio::null()).stdout(theirs).spawn().context("cannot start a program")?;
@@ -43,9 +40,6 @@ pub fn output(command: &mut Command) -> Result<(ExitStatus, String)> {
 
 /// Starts `command` with a terminal that it reads keys from: standard error is another file, or the terminal as well.
 /// Returns the program, the test's end of the terminal, and a thread that discards what comes out of it.
-///
-/// # Errors
-/// Fails if there is no terminal, or the program cannot be started.
 pub fn start(
     command: &mut Command,
     errors: Option<File>,

@@ -22,17 +22,11 @@ pub fn tables(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The rows of the flows of a recording, file by file.
-///
-/// # Errors
-/// Fails if a file cannot be read.
 pub fn flow_rows(recording: &Path) -> Result<Vec<FlowSecond>> {
     rows(recording)
 }
 
 /// The rows of a table of a recording, file by file.
-///
-/// # Errors
-/// Fails if a file cannot be read.
 pub fn rows<R: Row>(recording: &Path) -> Result<Vec<R>> {
     let mut rows = Vec::new();
     for file in tables(&recording.join("v1").join(R::TABLE.name)) {

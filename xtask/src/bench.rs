@@ -44,9 +44,6 @@ pub(crate) enum Bench {
 }
 
 /// Measures and prints; by default the kernel programs, a flood and replay, and one table of all their rows.
-///
-/// # Errors
-/// Fails if an input cannot be created, or a program cannot be run.
 pub(crate) fn bench(wanted: Option<&Bench>) -> Result<()> {
     let Some(wanted) = wanted else { return all() };
     match wanted {

@@ -69,9 +69,6 @@ impl FromStr for Snap {
 }
 
 /// Writes the capture.
-///
-/// # Errors
-/// Fails if arguments are invalid or the output cannot be written.
 pub(crate) fn generate(wanted: &Generate) -> Result<()> {
     if wanted.flows == 0 || wanted.flows > traffic::MAX_FLOWS {
         bail!("--flows {}: possible are 1 to {}", wanted.flows, traffic::MAX_FLOWS);

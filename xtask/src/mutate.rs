@@ -66,9 +66,6 @@ fn trees(wanted: &Wanted) -> Option<Command> {
 }
 
 /// Builds, runs and prints the failures.
-///
-/// # Errors
-/// If something cannot be built or run, or a mutant failed.
 pub(crate) fn mutate(wanted: &Wanted) -> Result<()> {
     const CHECKED: [&str; 3] = ["build", "--profile", "checked"];
     if let Some(mut trees) = trees(wanted) {

@@ -36,9 +36,6 @@ pub(crate) struct Wanted {
 }
 
 /// Draws, and makes images.
-///
-/// # Errors
-/// If the tests fail, or Chromium is not there or fails.
 pub(crate) fn pictures(wanted: &Wanted) -> Result<()> {
     ensure!(has_program("chromium"), "images need chromium: cargo xtask setup installs it");
     let out = std::path::absolute(wanted.out.clone().unwrap_or_else(|| target_dir().join("pictures")))?;

@@ -53,17 +53,11 @@ pub(crate) fn setup(click_house: bool) -> Result<()> {
 }
 
 /// The command of cargo-deny, installed if missing.
-///
-/// # Errors
-/// Fails if it cannot be built.
 pub(crate) fn deny() -> Result<Command> {
     subcommand(&DENY)
 }
 
 /// The command of cargo-audit, installed if missing.
-///
-/// # Errors
-/// Fails if it cannot be built.
 pub(crate) fn audit() -> Result<Command> {
     subcommand(&AUDIT)
 }
@@ -82,9 +76,6 @@ fn subcommand(tool: &Tool) -> Result<Command> {
 }
 
 /// The command of cargo-fuzz with the pinned nightly, both installed if missing.
-///
-/// # Errors
-/// Fails if it cannot be built, or the nightly does not exist.
 pub(crate) fn cargo_fuzz() -> Result<Command> {
     with_component(PINNED_NIGHTLY, "rust-src")?;
     let folder = FUZZ.install(cargo())?;
@@ -94,17 +85,11 @@ pub(crate) fn cargo_fuzz() -> Result<Command> {
 }
 
 /// mdBook, built if missing.
-///
-/// # Errors
-/// Fails if it cannot be built.
 pub(crate) fn mdbook() -> Result<Command> {
     Ok(Command::new(BOOK.install(cargo())?.join(BOOK.name)))
 }
 
 /// Ensures that a toolchain with a component is installed.
-///
-/// # Errors
-/// Fails without rustup, or if it cannot install the component.
 pub(crate) fn with_component(toolchain: &str, component: &str) -> Result<()> {
     if !has_program("rustup") {
         bail!("it needs {toolchain} with {component}, which rustup installs: install rustup");

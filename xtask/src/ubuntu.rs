@@ -11,9 +11,6 @@ pub(crate) const ARCHIVE: &str = "http://archive.ubuntu.com/ubuntu";
 const KEY: &[u8] = include_bytes!("ubuntu-archive.gpg");
 
 /// Writes the key into a folder, for apt and debootstrap, and returns its path.
-///
-/// # Errors
-/// Fails if the folder cannot be written.
 pub(crate) fn keyring(folder: &Path) -> Result<PathBuf> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let place = folder.join("ubuntu-archive.gpg");

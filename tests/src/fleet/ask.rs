@@ -43,18 +43,12 @@ pub fn ask(
 }
 
 /// Records captures into one folder: each host's taps.
-///
-/// # Panics
-/// If a program cannot be run, or fails.
 #[must_use]
 pub fn of_captures(hosts: &[(&str, &[&str])]) -> tempfile::TempDir {
     of_captures_each(hosts, "1s")
 }
 
 /// The same, with rows of this interval.
-///
-/// # Panics
-/// If a program cannot be run, or fails.
 #[must_use]
 pub fn of_captures_each(hosts: &[(&str, &[&str])], interval: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -72,18 +66,12 @@ pub fn of_captures_each(hosts: &[(&str, &[&str])], interval: &str) -> tempfile::
 }
 
 /// Engines, each with its own program. Where `CI=true`, both.
-///
-/// # Panics
-/// If a program cannot be run, or fails.
 #[must_use]
 pub fn engines(test: &str) -> Vec<PathBuf> {
     [duck_db_or_skip(test), click_house_or_skip(test)].into_iter().flatten().collect()
 }
 
 /// The headline about a recording, and the first row of the answer.
-///
-/// # Panics
-/// If a program cannot be run, or fails.
 #[must_use]
 pub fn answer_to(folder: &Path, question: &str, engine: &Path) -> (String, Value) {
     let source = folder.to_str().unwrap();
@@ -92,9 +80,6 @@ pub fn answer_to(folder: &Path, question: &str, engine: &Path) -> (String, Value
 }
 
 /// All rows of an answer.
-///
-/// # Panics
-/// If a program cannot be run, or fails.
 #[must_use]
 pub fn rows(folder: &Path, question: &str, engine: &Path) -> Vec<Value> {
     let source = folder.to_str().unwrap();

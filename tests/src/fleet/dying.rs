@@ -55,9 +55,6 @@ pub struct QpRows {
 impl Fleet {
     /// Writes the queue pairs of the time range in which some die, changed as a recording with less may have them.
     /// Their states begin before it.
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub fn write_deaths(&self, root: &Path, change: impl Fn(&mut QpRows)) -> Result<()> {
         let begin = Time(self.range(Fault::Stalls).0 * NS);
         for host in 0..self.hosts {

@@ -121,9 +121,6 @@ impl Fleet {
     }
 
     /// Writes the recording below `root`.
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub fn write(&self, root: &Path) -> Result<Written> {
         let mut written = Written::default();
         for host in 0..self.hosts {
@@ -138,9 +135,6 @@ impl Fleet {
     }
 
     /// Writes flows and links after these changes to each row, without device counters.
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub fn write_changed(
         &self,
         root: &Path,
@@ -159,9 +153,6 @@ impl Fleet {
     }
 
     /// Writes flows and steps as if they were read from captures, which have no direction.
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub fn write_as_captures(&self, root: &Path) -> Result<Written> {
         let mut written = Written::default();
         for host in 0..self.hosts {
@@ -181,9 +172,6 @@ impl Fleet {
 
     /// Writes flows alone, of recorders whose seconds begin when they were started: each host at another fraction. A
     /// silent job sends nothing in the second half of a step, of which there are then no rows.
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub fn write_shifted(&self, root: &Path, is_silent: bool) -> Result<Written> {
         let mut written = Written::default();
         for host in 0..self.hosts {
@@ -210,9 +198,6 @@ impl Fleet {
 
     /// Adds the recording of a mirror port that gets what the hosts send, all of it received. Its name sorts before
     /// theirs.
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub fn add_mirror(&self, root: &Path) -> Result<()> {
         let mut flows: Vec<FlowSecond> = (0..self.hosts).flat_map(|host| self.rows_of(host).0).collect();
         flows.retain(|row| row.direction == Some(Direction::Egress));

@@ -26,9 +26,6 @@ const SHOWN: f64 = 600.0;
 
 impl Fleet {
     /// Writes the recording as hosts make it that see no packet.
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub fn write_offloaded(&self, root: &Path) -> Result<Written> {
         let mut written = Written::default();
         for host in 0..self.hosts {
@@ -125,9 +122,6 @@ impl Fleet {
 
     /// Writes the queue pairs of the healthy time range, whose contexts are read in turns of this number of seconds
     /// at most hosts, at every third host each second.
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub fn write_in_turns(&self, root: &Path, turn_s: u64) -> Result<()> {
         for host in 0..self.hosts {
             let turn_s = if host % 3 == 0 { 1 } else { turn_s };

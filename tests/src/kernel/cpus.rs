@@ -4,9 +4,6 @@ use super::available;
 use crate::load::usage;
 
 /// Moves this thread to a CPU and keeps it there.
-///
-/// # Panics
-/// Panics if the kernel refuses.
 pub fn pin(cpu: usize) {
     usage::pin(0, cpu).unwrap_or_else(|error| panic!("{error:#}"));
 }

@@ -23,9 +23,6 @@ const ETHERNET_LEN: u32 = 14;
 
 /// All frames of a capture. Cooked and raw frames get an Ethernet header instead of their own; `None` if the capture
 /// has frames of other link types, which never reach the kernel programs.
-///
-/// # Errors
-/// Fails if the capture cannot be read.
 pub fn read(path: &Path) -> Result<Option<Vec<Frame>>> {
     let mut reader = Reader::open(path)?;
     let mut frames = Vec::new();

@@ -69,9 +69,6 @@ impl Hook {
     }
 
     /// Loads the program and returns its descriptor.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses it.
     pub fn load(self, programs: &mut Programs) -> Result<OwnedFd> {
         let fd = if self.is_xdp() {
             programs.xdp(self.name())?.fd()?.as_fd().try_clone_to_owned()
@@ -83,9 +80,6 @@ impl Hook {
 }
 
 /// Programs with a test clock, for frames on the loopback interface.
-///
-/// # Errors
-/// Fails if the kernel refuses the maps.
 pub fn programs(max_flows: u32, test_clock: bool) -> Result<Programs> {
     Programs::load(&LoadOptions { max_flows, test_clock, ..LoadOptions::new(&[LOOPBACK]) })
 }
@@ -124,9 +118,6 @@ impl Machines {
     }
 
     /// The program of a hook, with nothing counted yet.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses the program or a map, or a map cannot be cleared.
     pub fn take(&mut self, hook: Hook) -> Result<Machine> {
         match self.loaded.iter().position(|machine| machine.hook == hook) {
             Some(at) => self.loaded.swap_remove(at).start_anew(),
@@ -148,9 +139,6 @@ impl std::fmt::Debug for Machine {
 
 impl Machine {
     /// Loads the test build of a program.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses.
     pub fn new(hook: Hook, max_flows: u32) -> Result<Self> {
         let mut programs = programs(max_flows, true)?;
         let program = hook.load(&mut programs)?;
@@ -175,9 +163,6 @@ impl Machine {
     }
 
     /// The same programs with nothing counted yet.
-    ///
-    /// # Errors
-    /// Fails if a map cannot be cleared.
     pub fn start_anew(mut self) -> Result<Self> {
         while self.ring.next().is_some() {}
         self.programs.start_anew()?;
@@ -194,9 +179,6 @@ impl Machine {
     }
 
     /// Sends one frame at its time.
-    ///
-    /// # Errors
-    /// Fails if the kernel does not take the frame, or the program would not let it pass.
     pub fn send(&mut self, frame: &Frame) -> Result<()> {
         self.send_unheard(frame)?;
         self.undrained += 1;
@@ -207,9 +189,6 @@ impl Machine {
     }
 
     /// Sends one frame without emptying the ring buffer.
-    ///
-    /// # Errors
-    /// As for [`Self::send`].
     pub fn send_unheard(&mut self, frame: &Frame) -> Result<()> {
         self.programs.set_test_clock(frame.time_ns)?;
         let program = self.program.as_fd();
@@ -235,9 +214,6 @@ impl Machine {
     }
 
     /// Empties the ring buffer and returns the raw records.
-    ///
-    /// # Errors
-    /// Fails if there is something else than records in it.
     pub fn records(&mut self) -> Result<Vec<EventRecord>> {
         let mut records = Vec::new();
         while let Some(item) = self.ring.next() {
@@ -247,9 +223,6 @@ impl Machine {
     }
 
     /// Empties the ring buffer.
-    ///
-    /// # Errors
-    /// Fails if there is something else than records in it.
     pub fn drain(&mut self) -> Result<()> {
         self.undrained = 0;
         if let Some(bins) = &mut self.bins {
@@ -286,9 +259,6 @@ impl Machine {
     }
 
     /// Retires all flows, whatever their state.
-    ///
-    /// # Errors
-    /// Fails if a map cannot be read or written.
     pub fn retire(&mut self) -> Result<()> {
         self.drain()?;
         let flows = self.tables.read(&self.programs)?.flows;
@@ -307,9 +277,6 @@ impl Machine {
     }
 
     /// All counts so far, in the form of a replay.
-    ///
-    /// # Errors
-    /// Fails if a map cannot be read.
     pub fn sample(&mut self) -> Result<Sample> {
         self.drain()?;
         let mut reading = self.tables.read(&self.programs)?;

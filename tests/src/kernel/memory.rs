@@ -19,9 +19,6 @@ pub struct MapCost {
 }
 
 /// The maps used by programs, by name, including global variables of the programs.
-///
-/// # Errors
-/// Fails if the kernel does not report it.
 pub fn maps(programs: &[ProgramInfo]) -> Result<BTreeMap<String, MapCost>> {
     const BPF_MAP_TYPE_PERCPU_ARRAY: u64 = 6;
     let mut found = BTreeMap::new();

@@ -15,9 +15,6 @@ use crate::schema;
 pub const LINK: &str = "frames.pcap";
 
 /// The last sample of a replay of `frames`, and all its events.
-///
-/// # Errors
-/// Fails if replay fails.
 pub fn sample(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
     let (mut sample, events) = replay(frames)?;
     // The other metrics depend on the packets that a source sees; `kernel_latency.rs` compares them.
@@ -27,9 +24,6 @@ pub fn sample(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
 }
 
 /// The last sample of a replay of `frames`, with its metrics.
-///
-/// # Errors
-/// Fails if replay fails.
 pub fn whole(frames: &[Frame]) -> Result<Sample> {
     Ok(replay(frames)?.0)
 }
@@ -56,9 +50,6 @@ fn replay(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
 }
 
 /// The report of a sample, as JSON.
-///
-/// # Errors
-/// Fails if it does not match docs/report.schema.json, which would be an error in the report.
 pub fn report(sample: &Sample) -> Result<Value> {
     let report = serde_json::to_value(Report::build(sample, &Options::default()))?;
     schema::check(&report)?;

@@ -22,9 +22,6 @@ unsafe impl Sync for Slots {}
 
 impl Slots {
     /// Maps the slots of a loaded program.
-    ///
-    /// # Errors
-    /// Fails if the kernel does not report it, or does not map.
     pub fn of(program: &ProgramInfo) -> Result<Self> {
         for id in program.map_ids()?.context("the kernel does not report the maps of a program")? {
             let info = MapInfo::from_id(id)?;

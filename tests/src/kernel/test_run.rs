@@ -42,27 +42,18 @@ struct SkBuff {
 }
 
 /// Runs an XDP program on a frame `repeat` times. Returns the last return value.
-///
-/// # Errors
-/// The kernel's error, for example for a frame that is too long.
 pub fn xdp(program: BorrowedFd<'_>, frame: &[u8], repeat: u32) -> io::Result<u32> {
     run(program, frame, repeat, None)
 }
 
 /// Runs a TC program on a frame `repeat` times; `wire_len` is the frame's pretended length. Returns the last return
 /// value.
-///
-/// # Errors
-/// As for [`xdp`].
 pub fn tc(program: BorrowedFd<'_>, frame: &[u8], wire_len: u32, repeat: u32) -> io::Result<u32> {
     run(program, frame, repeat, Some(&SkBuff { before: [0; 40], wire_len }))
 }
 
 /// Runs an XDP program on copies of a frame `repeat` times and carries out its decision on each: a redirected frame
 /// leaves through an interface. Needs kernel 5.18.
-///
-/// # Errors
-/// As for [`xdp`]; `EINTR` after a signal.
 pub fn live(program: BorrowedFd<'_>, frame: &[u8], repeat: u32) -> io::Result<()> {
     let mut attr = TestRunAttr { flags: LIVE_FRAMES, ..attr(program, frame, repeat)? };
     call(&mut attr)
@@ -70,9 +61,6 @@ pub fn live(program: BorrowedFd<'_>, frame: &[u8], repeat: u32) -> io::Result<()
 
 /// Runs an XDP program on a frame `repeat` times. Returns the average nanoseconds per run, including the call and the
 /// kernel's work in between.
-///
-/// # Errors
-/// As for [`xdp`].
 pub fn duration(program: BorrowedFd<'_>, frame: &[u8], repeat: u32) -> io::Result<u32> {
     let mut attr = attr(program, frame, repeat)?;
     call(&mut attr).map(|()| attr.duration)

@@ -28,9 +28,6 @@ pub struct Wire {
 
 impl Wire {
     /// A new pair without other traffic.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses.
     pub fn new(mtu: u32) -> Result<Self> {
         let (watched, sending) = (NetNs::anonymous()?, NetNs::anonymous()?);
         let end = |netns, name| VethEnd { netns, name, mac: None };
@@ -55,9 +52,6 @@ impl Wire {
     }
 
     /// Attaches the program that tags frames leaving the sending end. It stays attached as long as `programs` lives.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses.
     pub fn tag(&self, programs: &mut Programs) -> Result<()> {
         let tagger = programs.tc("rocescope_test_tag")?;
         self.sending.run(|| tagger.attach(SENDING, aya::programs::TcAttachType::Egress))??;

@@ -53,9 +53,6 @@ impl Hooks {
     }
 
     /// Reads them.
-    ///
-    /// # Errors
-    /// Fails if the interface was removed or the kernel refuses.
     pub fn of(world: &World, link: &mut Link) -> Result<Self> {
         let promiscuity = link.near_counted()?.promiscuity;
         let index = link.index;
@@ -117,9 +114,6 @@ pub struct ForeignXdp {
 
 impl ForeignXdp {
     /// Attaches it in the driver's default mode.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses.
     pub fn attach(world: &World, link: &Link) -> Result<Self> {
         let program = pass_all().context("a program of two instructions is refused")?;
         let raw = program.as_raw_fd().cast_unsigned();

@@ -15,9 +15,6 @@ const TIME_NS: u64 = 1_700_000_000_000_000_000;
 
 /// All complete Ethernet frames from the captures and crafted cases of the tests that a link with this MTU can carry,
 /// in order.
-///
-/// # Errors
-/// Fails if a capture cannot be read.
 pub fn whole(mtu: u32) -> Result<Vec<Vec<u8>>> {
     let mut frames = Vec::new();
     for path in captures::own()? {
@@ -74,9 +71,6 @@ fn long() -> Vec<Vec<u8>> {
 }
 
 /// One SEND FIRST in a frame of `length` bytes.
-///
-/// # Panics
-/// Panics if that is too short for its headers.
 #[must_use]
 pub fn of_length(length: usize, psn: u32) -> Vec<u8> {
     // 14 Ethernet, 20 IPv4, 8 UDP, 12 BTH, 4 ICRC.

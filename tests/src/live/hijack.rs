@@ -42,9 +42,6 @@ const WRITTEN: &str = "/tmp/rocescope-hijacked";
 static FREE: Mutex<()> = Mutex::new(());
 
 /// Of the attempts in `place`, exactly these succeeded.
-///
-/// # Panics
-/// Panics if another did, or not all were made.
 pub fn done_in(said: &str, place: &str, done: &[&str]) {
     let lines: Vec<&str> =
         said.lines().filter(|line| line.contains(&format!("hijack in {place}: "))).collect();
@@ -56,17 +53,11 @@ pub fn done_in(said: &str, place: &str, done: &[&str]) {
 }
 
 /// All attempts in `place` were refused.
-///
-/// # Panics
-/// Panics if one was not.
 pub fn refused(said: &str, place: &str) {
     done_in(said, place, &[]);
 }
 
 /// The attempts of a running program in these places are all refused, but for these.
-///
-/// # Panics
-/// Panics if one is not, or the program fails.
 pub fn refused_in(program: Program, places: &[(&str, &[&str])]) {
     for (place, _) in places {
         tried(&program, place);
@@ -79,9 +70,6 @@ pub fn refused_in(program: Program, places: &[(&str, &[&str])]) {
 }
 
 /// Makes a folder with what is renamed and removed there.
-///
-/// # Panics
-/// Panics if that is not possible.
 pub fn victims(folder: &Path) {
     std::fs::create_dir_all(folder).unwrap();
     for place in PLACES {
@@ -92,9 +80,6 @@ pub fn victims(folder: &Path) {
 }
 
 /// Waits until all attempts in `place` were made.
-///
-/// # Panics
-/// Panics if the program ends before.
 pub fn tried(program: &Program, place: &str) {
     let last = format!("hijack in {place}: become root");
     program.wait_for_message(|text| text.contains(&last).then_some(())).unwrap();
@@ -102,18 +87,12 @@ pub fn tried(program: &Program, place: &str) {
 
 /// Runs rocescope with a misbehaving parser, in the namespace of the test. Also returns the socket to which it
 /// connects.
-///
-/// # Panics
-/// Panics if it cannot be started.
 #[must_use]
 pub fn hijacked(arguments: &[&str], folder: &Path) -> (Output, TcpListener) {
     hijacked_in(arguments, folder, folder)
 }
 
 /// The same; it writes to `own` instead of the working directory.
-///
-/// # Panics
-/// Panics if it cannot be started.
 #[must_use]
 pub fn hijacked_in(arguments: &[&str], folder: &Path, own: &Path) -> (Output, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -125,9 +104,6 @@ pub fn hijacked_in(arguments: &[&str], folder: &Path, own: &Path) -> (Output, Tc
 }
 
 /// The same without a sandbox. What it wrote is removed.
-///
-/// # Panics
-/// Panics if it cannot be started.
 #[must_use]
 pub fn at_liberty(arguments: &[&str], folder: &Path) -> (Output, TcpListener) {
     let _alone = FREE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -138,9 +114,6 @@ pub fn at_liberty(arguments: &[&str], folder: &Path) -> (Output, TcpListener) {
 }
 
 /// No connection was made, and no file written.
-///
-/// # Panics
-/// Panics if one was.
 pub fn nobody_came(listener: &TcpListener) {
     let _alone = FREE.lock().unwrap_or_else(PoisonError::into_inner);
     listener.set_nonblocking(true).unwrap();

@@ -113,17 +113,11 @@ pub struct Ended {
 
 impl Ended {
     /// The one JSON report on standard output.
-    ///
-    /// # Errors
-    /// Fails for any other output.
     pub fn report(&self) -> Result<Value> {
         schema::read(&self.out).with_context(|| format!("no report; standard error: {}", self.err))
     }
 
     /// The reports of `--output jsonl`, one per line.
-    ///
-    /// # Errors
-    /// Fails if a line is not a report.
     pub fn lines(&self) -> Result<Vec<Value>> {
         self.out.lines().map(schema::read).collect()
     }
@@ -151,9 +145,6 @@ fn with_capabilities(numbers: &[u8]) -> Result<Command> {
 
 impl Program {
     /// Starts rocescope with these arguments.
-    ///
-    /// # Errors
-    /// Fails if it is not built or cannot be started.
     pub fn start(how: Start<'_>, arguments: &[&str]) -> Result<Self> {
         let mut command = if let Some((folder, kib)) = how.disk {
             on_disk(folder, kib)?
@@ -185,18 +176,12 @@ impl Program {
     }
 
     /// Starts `rocescope live` in a namespace, and waits until everything is attached.
-    ///
-    /// # Errors
-    /// Fails if it ends before.
     pub fn live(netns: &NetNs, arguments: &[&str]) -> Result<Self> {
         let start = Start { netns: Some(netns), ..Start::default() };
         Self::watching(start, &[&["live"], arguments].concat())
     }
 
     /// The same with further options.
-    ///
-    /// # Errors
-    /// Fails if it ends before.
     pub fn watching(how: Start<'_>, arguments: &[&str]) -> Result<Self> {
         let interfaces = arguments.iter().filter(|argument| **argument == "-i").count().max(1);
         let program = Self::start(how, arguments)?;
@@ -214,18 +199,12 @@ impl Program {
     }
 
     /// Waits until `found` matches its standard error.
-    ///
-    /// # Errors
-    /// Fails after a timeout, or if the program ends before.
     pub fn wait_for_message<T>(&self, found: impl Fn(&str) -> Option<T>) -> Result<T> {
         let said = || anyhow!("the expected message was not printed; standard error: {}", self.err.text());
         self.err.wait(found).ok_or_else(said)
     }
 
     /// Waits for a report of `--output jsonl` that satisfies `wanted`, and returns it.
-    ///
-    /// # Errors
-    /// Fails after a timeout, or if the program ends before.
     pub fn reported(&self, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
         let last = |text: &str| -> Option<Value> {
             let (complete, _) = text.rsplit_once('\n')?;
@@ -244,17 +223,11 @@ impl Program {
     }
 
     /// Sends it a signal.
-    ///
-    /// # Errors
-    /// Fails if it has ended.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         kill_process(Pid::from_child(&self.child), signal).context("rocescope could not be signalled")
     }
 
     /// Waits for its end.
-    ///
-    /// # Errors
-    /// Fails if it does not end in time.
     pub fn end(mut self) -> Result<Ended> {
         let late = Instant::now() + PATIENCE;
         let status = loop {
@@ -273,18 +246,12 @@ impl Program {
     }
 
     /// Interrupts it as Ctrl-C does, and waits for its end.
-    ///
-    /// # Errors
-    /// Fails if it does not end in time.
     pub fn interrupt(self) -> Result<Ended> {
         self.signal(Signal::INT)?;
         self.end()
     }
 
     /// Runs it to its end.
-    ///
-    /// # Errors
-    /// Fails if it does not end in time.
     pub fn run(how: Start<'_>, arguments: &[&str]) -> Result<Ended> {
         Self::start(how, arguments)?.end()
     }
@@ -304,9 +271,6 @@ pub struct Tenant(Child);
 
 impl Tenant {
     /// Starts it.
-    ///
-    /// # Errors
-    /// Fails if it cannot be started.
     pub fn of(netns: &NetNs) -> Result<Self> {
         // Waits for the end of its standard input, which closes with the test.
         let mut command = Command::new("cat");

@@ -24,9 +24,6 @@ pub struct Stream {
 }
 
 /// Assigns addresses to both ends of a link.
-///
-/// # Errors
-/// Fails if the kernel refuses.
 pub fn prepare(world: &World, link: &Link) -> Result<()> {
     world.near.run(|| veth::add_address(link.index, NEAR, 24))??;
     let far = format!("peer-{}", link.name);
@@ -35,9 +32,6 @@ pub fn prepare(world: &World, link: &Link) -> Result<()> {
 }
 
 /// Sends `bytes` from the far end of a prepared link to the watched one.
-///
-/// # Errors
-/// Fails if a connection fails.
 pub fn stream(world: &World, link: &mut Link, bytes: u64) -> Result<Stream> {
     let listener = world.near.run(|| TcpListener::bind((NEAR, 0)))??;
     let to = SocketAddr::new(NEAR, listener.local_addr()?.port());

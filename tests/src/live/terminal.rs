@@ -22,9 +22,6 @@ pub struct Terminal {
 
 impl Terminal {
     /// Opens a terminal of this size, and waits for the shell's prompt.
-    ///
-    /// # Errors
-    /// Fails if tmux or the shell does not start.
     pub fn open(columns: u16, lines: u16) -> Result<Self> {
         let terminal = Self { folder: tempfile::tempdir()? };
         let (columns, lines) = (columns.to_string(), lines.to_string());
@@ -45,25 +42,16 @@ impl Terminal {
     }
 
     /// The screen, line by line.
-    ///
-    /// # Errors
-    /// Fails if the terminal is gone.
     pub fn screen(&self) -> Result<String> {
         self.tmux(&["capture-pane", "-p"])
     }
 
     /// The same with colours, as escape sequences.
-    ///
-    /// # Errors
-    /// Fails if the terminal is gone.
     pub fn colored_screen(&self) -> Result<String> {
         self.tmux(&["capture-pane", "-e", "-p"])
     }
 
     /// Waits until the screen satisfies `wanted`, and returns it.
-    ///
-    /// # Errors
-    /// After a timeout, with the content of the screen.
     pub fn until(&self, what: &str, mut wanted: impl FnMut(&str) -> bool) -> Result<String> {
         let late = Instant::now() + PATIENCE;
         loop {
@@ -79,43 +67,28 @@ impl Terminal {
     }
 
     /// Presses keys, by tmux's names: `a`, `Enter`, `C-z`.
-    ///
-    /// # Errors
-    /// Fails if the terminal is gone.
     pub fn press(&self, keys: &[&str]) -> Result<()> {
         self.tmux(&[&["send-keys"], keys].concat()).map(drop)
     }
 
     /// Presses a key and waits for its effect.
-    ///
-    /// # Errors
-    /// After a timeout, with the content of the screen.
     pub fn press_until(&self, key: &str, what: &str, wanted: impl FnMut(&str) -> bool) -> Result<String> {
         self.press(&[key])?;
         self.until(&format!("{what} after {key}"), wanted)
     }
 
     /// Types text literally.
-    ///
-    /// # Errors
-    /// Fails if the terminal is gone.
     pub fn type_text(&self, text: &str) -> Result<()> {
         self.tmux(&["send-keys", "-l", text]).map(drop)
     }
 
     /// Types a command and Enter.
-    ///
-    /// # Errors
-    /// Fails if the terminal is gone.
     pub fn command(&self, text: &str) -> Result<()> {
         self.type_text(text)?;
         self.press(&["Enter"])
     }
 
     /// The exit status of the shell's last command, once it has ended.
-    ///
-    /// # Errors
-    /// Fails if the shell does not answer.
     pub fn status(&self) -> Result<String> {
         // In two parts, so that the command itself does not match the expected output.
         self.command("echo the-status'='$?'.'")?;
@@ -129,9 +102,6 @@ impl Terminal {
     }
 
     /// Writes the terminal's settings to a file and reads it.
-    ///
-    /// # Errors
-    /// Fails if the shell does not answer.
     pub fn settings(&self, file: &Path) -> Result<String> {
         self.command(&format!("stty -a > {0}.new && mv {0}.new {0}", file.display()))?;
         let late = Instant::now() + PATIENCE;
@@ -145,34 +115,22 @@ impl Terminal {
     }
 
     /// Resizes the terminal.
-    ///
-    /// # Errors
-    /// Fails if the terminal is gone.
     pub fn resize(&self, columns: u16, lines: u16) -> Result<()> {
         self.tmux(&["resize-window", "-x", &columns.to_string(), "-y", &lines.to_string()]).map(drop)
     }
 
     /// The device of the terminal, to which other processes can write.
-    ///
-    /// # Errors
-    /// Fails if the terminal is gone.
     pub fn device(&self) -> Result<PathBuf> {
         Ok(PathBuf::from(self.tmux(&["display-message", "-p", "#{pane_tty}"])?.trim()))
     }
 
     /// Clicks with the left button at a column and line, both from 0, as a terminal reports it (SGR).
-    ///
-    /// # Errors
-    /// Fails if the terminal is gone.
     pub fn click(&self, column: usize, line: usize) -> Result<()> {
         let (column, line) = (column + 1, line + 1);
         self.type_text(&format!("\u{1b}[<0;{column};{line}M\u{1b}[<0;{column};{line}m"))
     }
 
     /// Visibility of the alternate screen and of the cursor.
-    ///
-    /// # Errors
-    /// Fails if the terminal is gone.
     pub fn modes(&self) -> Result<(bool, bool)> {
         let text = self.tmux(&["display-message", "-p", "#{alternate_on} #{cursor_flag}"])?;
         Ok((text.starts_with('1'), text.trim().ends_with('1')))

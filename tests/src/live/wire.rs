@@ -119,17 +119,11 @@ pub struct Sent {
 
 impl World {
     /// Two empty namespaces.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses.
     pub fn new() -> Result<Self> {
         Ok(Self { near: NetNs::anonymous()?, far: NetNs::anonymous()? })
     }
 
     /// A world with one link, `near0`.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses.
     pub fn with_link(mtu: u32) -> Result<(Self, Link)> {
         let world = Self::new()?;
         let link = world.link("near0", mtu)?;
@@ -137,9 +131,6 @@ impl World {
     }
 
     /// Adds a link; the name of its far end has the prefix `peer-`.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses.
     pub fn link(&self, name: &str, mtu: u32) -> Result<Link> {
         let far_name = format!("peer-{name}");
         let near_end = VethEnd { netns: &self.near, name, mac: Some([2, 0, 0, 0, 0, 1]) };
@@ -156,9 +147,6 @@ impl World {
     }
 
     /// Creates an interface of a kind in the watched namespace, on top of `lower` if given.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses.
     pub fn add(&self, kind: &str, name: &str, lower: Option<u32>) -> Result<u32> {
         let (create, exclusive) = (libc::NLM_F_CREATE as u16, libc::NLM_F_EXCL as u16);
         let mut request = Request::new(libc::RTM_NEWLINK, create | exclusive, &LinkHeader::default().bytes())
@@ -184,9 +172,6 @@ impl World {
 
     /// Creates a layer-3 tunnel interface in the watched namespace, up and with an address; `hardware` overrides its
     /// hardware type. Data written to the file arrives on it; packets begin with the IP header.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
     pub fn tun(&self, name: &str, address: std::net::IpAddr, hardware: Option<u16>) -> Result<std::fs::File> {
         const TUNSETLINK: libc::Ioctl = 0x4004_54cd;
         self.near.run(|| -> Result<std::fs::File> {
@@ -217,9 +202,6 @@ impl World {
     }
 
     /// Makes `port` a member of bridge `master`.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses.
     pub fn enslave(&self, port: u32, master: u32) -> Result<()> {
         let header = LinkHeader { index: port, ..LinkHeader::default() };
         let request = Request::new(libc::RTM_NEWLINK, 0, &header.bytes()).attr_u32(libc::IFLA_MASTER, master);
@@ -228,17 +210,11 @@ impl World {
     }
 
     /// Gives the near end of a link a smaller MTU than the far end, so that longer frames are dropped in transit.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses.
     pub fn shrink(&self, link: &Link, mtu: u32) -> Result<()> {
         Ok(self.near.run(|| veth::set_mtu(link.index, mtu))??)
     }
 
     /// Deletes an interface of the watched namespace.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses.
     pub fn delete(&self, index: u32) -> Result<()> {
         let header = LinkHeader { index, ..LinkHeader::default() };
         let request = Request::new(libc::RTM_DELLINK, 0, &header.bytes());
@@ -249,17 +225,11 @@ impl World {
 
 impl Link {
     /// The counters of the near end.
-    ///
-    /// # Errors
-    /// Fails if the interface was removed.
     pub fn near_counted(&mut self) -> Result<Counted> {
         self.near_counters.read()
     }
 
     /// The counters of the far end.
-    ///
-    /// # Errors
-    /// Fails if the interface was removed.
     pub fn far_counted(&mut self) -> Result<Counted> {
         self.far_counters.read()
     }
@@ -267,9 +237,6 @@ impl Link {
     /// Sends frames towards the watched namespace in bursts, each after the previous one has arrived. Returns when
     /// all have arrived. Other traffic of the link counts as arrived, too: where there is some, the last ones may be
     /// on their way.
-    ///
-    /// # Errors
-    /// Fails if the kernel does not take a frame, or frames neither arrive nor are dropped in time.
     pub fn receive(&mut self, frames: &[Vec<u8>]) -> Result<Sent> {
         let (near, far) = (self.near_counted()?, self.far_counted()?);
         let mut sent = Sent::default();
@@ -295,9 +262,6 @@ impl Link {
     }
 
     /// Sends frames out of the watched namespace.
-    ///
-    /// # Errors
-    /// Fails if the kernel does not take a frame.
     pub fn transmit(&mut self, frames: &[Vec<u8>]) -> Result<Sent> {
         for frame in frames {
             self.near.send(frame).with_context(|| format!("a frame of {} bytes", frame.len()))?;
@@ -307,9 +271,6 @@ impl Link {
     }
 
     /// Sends frames towards the watched namespace without flow control.
-    ///
-    /// # Errors
-    /// Fails if the kernel does not take a frame.
     pub fn flood(&mut self, frames: &[Vec<u8>], times: usize) -> Result<Sent> {
         let before = self.far_counted()?;
         for frame in std::iter::repeat_n(frames, times).flatten() {

@@ -84,9 +84,6 @@ impl std::fmt::Debug for Flood {
 
 impl Flood {
     /// A flood out of the interface with this index in this namespace.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses the generator.
     pub fn new(netns: &NetNs, interface: u32, wanted: Wanted) -> Result<Self> {
         let mut programs = machine::programs(1, true)?;
         let program = programs.xdp(PROGRAM)?;
@@ -108,17 +105,11 @@ impl Flood {
     }
 
     /// Moves the calling thread to the namespace of the interface, where [`Self::send`] works.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses.
     pub fn enter(&self) -> Result<()> {
         Ok(self.netns.enter()?)
     }
 
     /// Sends at least this number of frames. The thread must be in the interface's namespace.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn send(&self, frames: u32) -> Result<()> {
         loop {
             match test_run::live(self.program.as_fd(), &self.frame, frames) {
@@ -129,9 +120,6 @@ impl Flood {
     }
 
     /// Sends for about this time. The thread must be in the interface's namespace.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn send_for(&self, time: Duration) -> Result<()> {
         // A call needs some 20 ms for setup and cleanup, regardless of the number of frames.
         const LONG: Duration = Duration::from_millis(400);
@@ -150,9 +138,6 @@ impl Flood {
     }
 
     /// Number of frames generated so far, and of those to new queue pairs.
-    ///
-    /// # Errors
-    /// Fails if the map cannot be read.
     pub fn made(&self) -> Result<(u64, u64)> {
         let Plan(plan) = self.plan.get(&0, 0)?;
         Ok((plan.frames, plan.frames - plan.known))

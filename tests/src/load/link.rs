@@ -46,9 +46,6 @@ pub enum Receiver {
 
 impl FloodLink {
     /// Makes it.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses, or this host cannot receive on a CPU of its own.
     pub fn new(receiver: Receiver) -> Result<Self> {
         let world = World::new()?;
         // A unique name, by which the kernel thread is found, since that of an earlier link may still exist.
@@ -70,9 +67,6 @@ impl FloodLink {
 
 impl FloodLink {
     /// Growth of the near end's counters since `before`, once all frames of a flood have arrived or were dropped.
-    ///
-    /// # Errors
-    /// Fails if some do neither in time.
     pub fn arrived(&mut self, before: Counted, flood: &Flood) -> Result<Counted> {
         let (made, _) = flood.made()?;
         let late = Instant::now() + PATIENCE;

@@ -21,9 +21,6 @@ pub struct Screen {
 
 impl Screen {
     /// Starts it in a namespace.
-    ///
-    /// # Errors
-    /// Fails if there is no terminal to be had, or it cannot be started.
     pub fn start(netns: &NetNs, arguments: &[&str]) -> Result<Self> {
         let mut command = Command::new(binary::path()?);
         command.args(arguments);
@@ -31,9 +28,6 @@ impl Screen {
     }
 
     /// Starts `command`, with its standard error in a file.
-    ///
-    /// # Errors
-    /// Fails if there is no terminal to be had, or it cannot be started.
     pub fn start_with(command: Command, error: File) -> Result<Self> {
         Self::of(command, Some(error), |command| Ok(command.spawn()?))
     }

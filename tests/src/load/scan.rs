@@ -168,9 +168,6 @@ pub struct Watched {
 }
 
 /// Scans a link watched by rocescope for this time; every second packet belongs to one of 64 known flows.
-///
-/// # Errors
-/// Fails if an operation is refused, or the totals are inconsistent.
 pub fn watched(time: Duration, options: &[&str]) -> Result<Watched> {
     /// Interval and size of bursts.
     const TURN: Duration = Duration::from_millis(200);
@@ -241,9 +238,6 @@ fn even(report: &Value, received: u64) -> Result<(u64, u64)> {
 }
 
 /// Runs both measurements, and prints their tables.
-///
-/// # Errors
-/// Fails if an operation is refused, or the totals are inconsistent.
 pub fn bench(rounds: usize, time: Duration) -> Result<()> {
     println!("\nnew flows at {RATE} a second");
     if usage::cpus()?.len() > 1 {

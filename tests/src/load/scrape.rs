@@ -19,9 +19,6 @@ const ADDRESS: &str = "127.0.0.1:14791";
 const LIMIT_MS: f64 = 10.0;
 
 /// Measures and prints.
-///
-/// # Errors
-/// Fails if the program does not answer with all flows, or the slowest answer takes longer than the limit.
 pub fn bench(rounds: usize) -> Result<()> {
     let (world, mut link) = World::with_link(1_500)?;
     world.near.run(|| veth::set_up(veth::index_of("lo")?))??;

@@ -76,9 +76,6 @@ impl Watching {
 }
 
 /// Floods a link with NAKs for this time.
-///
-/// # Errors
-/// Fails if an operation is refused, or a packet or event is not accounted for.
 pub fn run(view: View, time: Duration) -> Result<FloodRun> {
     let mut bench = FloodLink::new(Receiver::SameCpu)?;
     let watching = Watching::new(view, &bench.world.near, &bench.link.name)?;
@@ -141,9 +138,6 @@ fn naks(flow: &Value) -> Option<u64> {
 }
 
 /// Runs all storms and prints a table.
-///
-/// # Errors
-/// As for [`run`].
 pub fn bench(rounds: usize, time: Duration) -> Result<()> {
     println!(
         "\na storm of events: every packet a NAK, of {FLOWS} queue pairs; {rounds} rounds of {time:?}, medians"

@@ -11,9 +11,6 @@ use crate::live::wire::World;
 const BYTES: u64 = 2 << 30;
 
 /// Measures every hook in every round and prints a table of medians.
-///
-/// # Errors
-/// Fails if a connection fails or the program does not start.
 pub fn bench(rounds: usize) -> Result<()> {
     let hooks: [(&str, Option<&[&str]>); 4] = [
         ("nothing", None),

@@ -140,9 +140,6 @@ fn other(state: State, empty: &'static str, floor: &'static str) -> Result<(Prog
 }
 
 /// Floods a link for about this time.
-///
-/// # Errors
-/// Fails if an operation is refused, or rocescope's packet count differs from the interface's.
 pub fn run(at: Receiver, state: State, time: Duration) -> Result<FloodRun> {
     let mut bench = FloodLink::new(at)?;
     let attached = Attached::new(state, &bench)?;
@@ -227,9 +224,6 @@ pub(super) fn joined<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
 
 /// Measures every state in every round, and prints a table for each placement of the receiving end. Returns each
 /// state's rate over that of the empty program, by placement and state.
-///
-/// # Errors
-/// As for [`run`].
 pub fn bench(rounds: usize, time: Duration, out: &mut impl Write) -> Result<Value> {
     writeln!(out, "{FLOWS} queue pairs, frames of 1082 bytes, {rounds} rounds of {time:?}, medians")?;
     let mut ratios = serde_json::Map::new();

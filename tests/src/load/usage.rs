@@ -8,9 +8,6 @@ use rustix::param::clock_ticks_per_second;
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 
 /// User and system CPU time of a process, over all its threads.
-///
-/// # Errors
-/// Fails if it has ended.
 pub fn cpu_time(pid: u32) -> Result<Duration> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).context("the program has ended")?;
     // After the name, which may contain any character: state, then numbers from the fourth field on.
@@ -22,9 +19,6 @@ pub fn cpu_time(pid: u32) -> Result<Duration> {
 }
 
 /// User and system CPU time of any thread, to the nanosecond.
-///
-/// # Errors
-/// Fails if it has ended, or the kernel does not report it.
 pub fn thread_time(thread: i32) -> Result<Duration> {
     let text = fs::read_to_string(format!("/proc/{thread}/schedstat")).context("a thread has ended")?;
     let first = text.split_whitespace().next().context("a thread without times")?;
@@ -38,18 +32,12 @@ pub fn this_thread() -> i32 {
 }
 
 /// The CPUs that this process may use.
-///
-/// # Errors
-/// The kernel's.
 pub fn cpus() -> Result<Vec<usize>> {
     let set = sched_getaffinity(None).context("the CPUs of this process are unknown")?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
 /// Pins a thread to one CPU; 0 is the calling thread.
-///
-/// # Errors
-/// Fails if there is no such thread, or it may not be moved.
 pub fn pin(thread: i32, cpu: usize) -> Result<()> {
     if cpu >= CpuSet::MAX_CPU {
         bail!("CPU {cpu} is beyond what a set of CPUs holds");

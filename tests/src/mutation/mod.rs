@@ -99,9 +99,6 @@ impl Stock {
 }
 
 /// Creates and runs mutants for the given time.
-///
-/// # Errors
-/// If the captures of the tests cannot be read, or a mutant cannot be written or started.
 pub fn run(options: &Options) -> Result<Outcome> {
     let stock = Stock::load(&options.rocescope)?;
     std::fs::create_dir_all(&options.keep)?;

@@ -76,9 +76,6 @@ fn widen(window: &mut Option<(u64, u64)>, time: u64) {
 
 impl Account {
     /// Accounts for capture files, each a link, in the given order.
-    ///
-    /// # Errors
-    /// Fails if tshark fails, or leaves out a field that a frame must have.
     pub fn of_files(captures: &[PathBuf]) -> Result<Self> {
         let mut account = Self::default();
         for capture in captures {

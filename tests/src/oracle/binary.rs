@@ -10,9 +10,6 @@ use serde_json::Value;
 use crate::schema;
 
 /// The program under test: `ROCESCOPE_BIN`, else the one built next to the running test.
-///
-/// # Errors
-/// Fails if there is none.
 pub fn path() -> Result<PathBuf> {
     if let Some(chosen) = std::env::var_os("ROCESCOPE_BIN") {
         let chosen = PathBuf::from(chosen);
@@ -35,9 +32,6 @@ pub fn path() -> Result<PathBuf> {
 }
 
 /// Peak resident memory of a process, in bytes.
-///
-/// # Errors
-/// Fails if it has ended.
 pub fn peak_memory(pid: u32) -> Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).context("the program has ended")?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
@@ -46,10 +40,6 @@ pub fn peak_memory(pid: u32) -> Result<u64> {
 }
 
 /// The JSON report of `rocescope replay` over capture files, from standard output.
-///
-/// # Errors
-/// Fails if the program is missing, fails, or prints anything but a report that matches
-/// docs/report.schema.json.
 pub fn replay<I, S>(captures: &[PathBuf], options: I) -> Result<Value>
 where
     I: IntoIterator<Item = S>,

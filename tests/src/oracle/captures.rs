@@ -11,17 +11,11 @@ pub fn folder() -> PathBuf {
 }
 
 /// All captures of the tests, sorted by path.
-///
-/// # Errors
-/// Fails if the folder cannot be read.
 pub fn own() -> Result<Vec<PathBuf>> {
     beneath(&folder())
 }
 
 /// All captures below the folder `ROCESCOPE_CAPTURES`; none if it is not set.
-///
-/// # Errors
-/// Fails if that folder cannot be read.
 pub fn further() -> Result<Vec<PathBuf>> {
     std::env::var_os("ROCESCOPE_CAPTURES").map_or(Ok(Vec::new()), |folder| beneath(Path::new(&folder)))
 }
@@ -62,9 +56,6 @@ pub struct PlainPcap {
 }
 
 /// Reads a plain pcap file; `None` for other formats (pcapng, gzip).
-///
-/// # Errors
-/// Fails if the file cannot be read, or ends within a record.
 pub fn plain(path: &Path) -> Result<Option<PlainPcap>> {
     let file = std::fs::read(path).with_context(|| path.display().to_string())?;
     let big = match file.get(..4) {

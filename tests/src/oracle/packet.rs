@@ -114,9 +114,6 @@ struct Above {
 }
 
 /// Reads one row.
-///
-/// # Errors
-/// Fails if tshark left out a field that every such frame has.
 pub fn decode(row: &Row) -> Result<Frame> {
     let number = row.text("frame.number", 0).unwrap_or("?");
     Ok(Frame {

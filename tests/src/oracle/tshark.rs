@@ -108,9 +108,6 @@ impl Row {
     }
 
     /// Time of the frame in nanoseconds of Unix time.
-    ///
-    /// # Errors
-    /// Fails if tshark printed something other than seconds and a fraction.
     pub fn time_ns(&self) -> Result<u64> {
         let text = self.text("frame.time_epoch", 0).context("no frame time from tshark")?;
         let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -122,9 +119,6 @@ impl Row {
 }
 
 /// True if tshark can be run here.
-///
-/// # Errors
-/// Fails if it cannot with `CI=true`, since tests must not be skipped there.
 pub fn available() -> Result<bool> {
     if Command::new("tshark").arg("--version").output().is_ok_and(|out| out.status.success()) {
         return Ok(true);
@@ -139,9 +133,6 @@ pub fn available() -> Result<bool> {
 }
 
 /// All frames of a capture file (pcap, pcapng, also gzip).
-///
-/// # Errors
-/// Fails if tshark fails or its output does not have the requested format.
 pub fn read(capture: &Path) -> Result<Vec<Row>> {
     let mut command = isolated()?;
     command.arg("-n").arg("-r").arg(capture);

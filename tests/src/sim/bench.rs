@@ -53,9 +53,6 @@ pub struct Outcome {
 }
 
 /// Runs the selected scenarios, in the order of the table.
-///
-/// # Errors
-/// If nothing is selected or a folder cannot be created.
 pub fn run(scenarios: &[Scenario], options: &Options) -> Result<Vec<Outcome>> {
     let chosen = |scenario: &&Scenario| {
         options.only.as_ref().is_none_or(|only| scenario.name.contains(only) || scenario.kind.contains(only))
@@ -133,9 +130,6 @@ fn judgement(
 }
 
 /// The JSON report of a run's captures.
-///
-/// # Errors
-/// If the program cannot be started, fails, or takes too long.
 pub fn report(rocescope: &Path, run: &LabRun, folder: &Path) -> Result<Value> {
     replayed(rocescope, &run.files, &run.options, folder)
 }

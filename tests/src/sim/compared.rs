@@ -10,9 +10,6 @@ use super::bench;
 use super::lab::LabRun;
 
 /// Replays the baseline, and compares its report with that of the run, which is in the folder.
-///
-/// # Errors
-/// If the run has no baseline, or the program cannot be started or fails.
 pub(super) fn changes(rocescope: &Path, run: &LabRun, folder: &Path) -> Result<Value> {
     let (files, options) = run.baseline.as_ref().context("the run has no baseline")?;
     let before = folder.join("baseline");

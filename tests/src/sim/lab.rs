@@ -143,17 +143,11 @@ impl Scenario {
     }
 
     /// Runs the simulation and writes captures and truth into `folder`.
-    ///
-    /// # Errors
-    /// If a file cannot be written.
     pub fn run(&self, seed: u64, folder: &Path) -> Result<LabRun> {
         self.run_world(World::new(seed ^ hash(self.name)), seed, folder)
     }
 
     /// The same with rates, delays, addresses, numbers and settings varied by the seed.
-    ///
-    /// # Errors
-    /// If a file cannot be written.
     pub fn run_varied(&self, seed: u64, folder: &Path) -> Result<LabRun> {
         let mut world = World::new(seed ^ hash(self.name));
         world.vary = Vary::of(seed ^ hash(self.name), self.kind);
@@ -161,9 +155,6 @@ impl Scenario {
     }
 
     /// The same with a snap length of `snap` bytes.
-    ///
-    /// # Errors
-    /// If a file cannot be written.
     pub fn run_with_snap(&self, seed: u64, folder: &Path, snap: u32) -> Result<LabRun> {
         let mut world = World::new(seed ^ hash(self.name));
         world.snap = snap;

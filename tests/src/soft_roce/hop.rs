@@ -19,9 +19,6 @@ pub struct Hop {
 
 impl Hop {
     /// Filters what an end sends: `words` are those of `tc filter` after the protocol, which is IPv4.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses.
     pub fn filter(from: End, words: &str) -> Result<Self> {
         let port = from.hop;
         let hop = Self { port, mend: vec![vec!["tc", "qdisc", "del", "dev", port, "clsact"]] };
@@ -32,9 +29,6 @@ impl Hop {
     }
 
     /// Queues packets to an end: `words` are those of `tc qdisc` after the interface.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses.
     pub fn queue(to: End, words: &str) -> Result<Self> {
         let hop = Self { port: to.hop, mend: vec![vec!["tc", "qdisc", "del", "dev", to.hop, "root"]] };
         let words: Vec<&str> = words.split_whitespace().collect();
@@ -43,9 +37,6 @@ impl Hop {
     }
 
     /// Changes the MTU of the port towards an end: larger packets are dropped silently, as a bridge does.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses.
     pub fn small(to: End, mtu: &'static str, before: &'static str) -> Result<Self> {
         let set = |mtu| vec!["ip", "link", "set", to.hop, "mtu", mtu];
         let hop = Self { port: to.hop, mend: vec![set(before)] };
@@ -54,9 +45,6 @@ impl Hop {
     }
 
     /// Packets that its filter dropped, as `tc -s` shows them.
-    ///
-    /// # Errors
-    /// Fails if it shows none.
     pub fn dropped(&self) -> Result<u64> {
         let shown = run("tc", &["-s", "filter", "show", "dev", self.port, "ingress"])?;
         let after = shown.split("(dropped ").nth(1).and_then(|text| text.split(',').next());
@@ -65,9 +53,6 @@ impl Hop {
     }
 
     /// Waits until its queue is empty and stays so, since queued packets are lost with it.
-    ///
-    /// # Errors
-    /// Fails if `tc` shows no length, or the queue does not become empty.
     pub fn drained(&self) -> Result<()> {
         let began = Instant::now();
         let mut empty = 0;

@@ -23,9 +23,6 @@ pub struct KernelMemory {
 
 impl KernelMemory {
     /// A page of zeros.
-    ///
-    /// # Errors
-    /// Fails without permission to read `/proc/self/pagemap`, and on kernels without `/proc/kcore`.
     pub fn new() -> Result<Self> {
         // Written, so that it is present in memory.
         let page = Box::new(Page(std::hint::black_box([1; PAGE])));
@@ -50,9 +47,6 @@ impl KernelMemory {
     }
 
     /// Writes bytes at an offset.
-    ///
-    /// # Errors
-    /// Fails when they do not fit.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()> {
         let end = offset.checked_add(bytes.len());
         let place = end.and_then(|end| self.page.0.get_mut(offset..end)).context("beyond the page")?;

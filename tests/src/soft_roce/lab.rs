@@ -61,9 +61,6 @@ const MODULES: [&str; 8] =
     ["rdma_rxe", "ib_uverbs", "rdma_ucm", "veth", "bridge", "sch_netem", "sch_red", "sch_tbf"];
 
 /// Unloads a module and its dependants; returns their names in the order of unloading.
-///
-/// # Errors
-/// Fails if one of them is in use.
 pub fn unload(module: &str) -> Result<Vec<String>> {
     let mut gone = Vec::new();
     let loaded = fs::read_to_string("/proc/modules")?;
@@ -79,9 +76,6 @@ pub fn unload(module: &str) -> Result<Vec<String>> {
 }
 
 /// Sets up everything, once.
-///
-/// # Errors
-/// Fails if the kernel has no Soft-RoCE, or anything else is missing here.
 pub fn up() -> Result<()> {
     static UP: OnceLock<std::result::Result<(), String>> = OnceLock::new();
     UP.get_or_init(|| set_up().map_err(|error| format!("{error:#}"))).clone().map_err(|why| anyhow!(why))
@@ -130,9 +124,6 @@ pub struct Hosts(Vec<(usize, &'static str)>);
 
 impl Hosts {
     /// Adds addresses, each in a /24 network, to the ends with these indices in [`ENDS`].
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses one, or a device does not take it.
     pub fn add(hosts: &[(usize, &'static str)]) -> Result<Self> {
         up()?;
         let added = Self(hosts.to_vec());
@@ -184,9 +175,6 @@ pub struct Version6(());
 
 impl Version6 {
     /// Adds them.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses one, or a device does not take it.
     pub fn add() -> Result<Self> {
         up()?;
         let added = Self(());
@@ -258,9 +246,6 @@ fn batch_of(options: &[&str], commands: &str) -> Result<()> {
 }
 
 /// Adds the RDMA devices, and waits until they work.
-///
-/// # Errors
-/// Fails if the kernel refuses.
 pub fn add_devices() -> Result<()> {
     for end in ENDS {
         run("rdma", &["link", "add", end.device, "type", "rxe", "netdev", end.interface])?;
@@ -304,9 +289,6 @@ fn commands() -> String {
 }
 
 /// The index of an end's IPv4 address in its device's GID table.
-///
-/// # Errors
-/// Fails if it has none.
 pub fn gid_index(end: End) -> Result<u32> {
     let wanted = match end.address.parse()? {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -321,9 +303,6 @@ pub fn gid_index(end: End) -> Result<u32> {
 }
 
 /// The counters of an end's device, as `rdma statistic` shows them.
-///
-/// # Errors
-/// Fails if it does not.
 pub fn statistic(end: End) -> Result<Value> {
     let port = format!("{}/1", end.device);
     let shown = json("rdma", &["-j", "statistic", "show", "link", &port])?;
@@ -337,9 +316,6 @@ pub struct Harm(());
 
 impl Harm {
     /// Adds them.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses one.
     pub fn add(disciplines: &[&str]) -> Result<Self> {
         let harm = Self(());
         for discipline in disciplines {
@@ -350,9 +326,6 @@ impl Harm {
     }
 
     /// Counters of the discipline of this kind, as `tc -s` shows them.
-    ///
-    /// # Errors
-    /// Fails if there is none.
     pub fn counted(&self, kind: &str) -> Result<Value> {
         let shown = json("tc", &["-s", "-j", "qdisc", "show", "dev", NEAR.interface])?;
         let all = shown.as_array().cloned().unwrap_or_default();

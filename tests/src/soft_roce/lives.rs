@@ -11,12 +11,6 @@ use super::report::{count, flow};
 
 /// The kernel's control path shows each queue pair from its creation to its end, with perftest's settings and the
 /// source port of its packets.
-///
-/// # Errors
-/// If a flow is not in the report.
-///
-/// # Panics
-/// If a queue pair differs from its parameters.
 pub fn check(report: &Value, transfer: &Transferred) -> Result<()> {
     let lives = &report["qp_lives"];
     assert_eq!(lives["unavailable"], Value::Null, "{lives}");
@@ -38,9 +32,6 @@ pub fn check(report: &Value, transfer: &Transferred) -> Result<()> {
 
 /// The queue pairs of a transfer as the report has them, with their end, the other end and the number there; each has
 /// perftest's settings.
-///
-/// # Panics
-/// If one is missing, or differs from its parameters.
 #[must_use]
 pub fn of_transfer<'a>(report: &'a Value, transfer: &Transferred) -> Vec<(End, End, u64, &'a Value)> {
     let (client, server) = transfer.pids;
@@ -86,9 +77,6 @@ pub fn computed(port: &Value) -> Value {
 }
 
 /// The packets of a queue pair have one source port, every one of them, and it is the computed one.
-///
-/// # Panics
-/// If not.
 pub fn one_port(life: &Value, sent: &Value) {
     let ports = sent["src_ports"].as_array().map_or(&[][..], Vec::as_slice);
     assert_eq!((ports.len(), &sent["src_port_count"]), (1, &1.into()), "{sent}");
@@ -105,9 +93,6 @@ const CM_TIMEOUTS_NS: [u64; 2] = [4_096 << 19, 4_096 << 17];
 
 /// Checks a queue pair set up by the connection manager, from its creation to its end; returns the other end. `retries`
 /// are those that its program asks for.
-///
-/// # Panics
-/// If it differs from `rdma resource`, from what its program asks for, or its packets had another source port.
 #[must_use]
 pub fn connected(report: &Value, end: End, qp: &Qp, retries: u8) -> End {
     let other = if end == NEAR { FAR } else { NEAR };

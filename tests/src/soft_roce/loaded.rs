@@ -25,9 +25,6 @@ impl Loaded {
     }
 
     /// Waits until there is nothing that was not there then.
-    ///
-    /// # Errors
-    /// Fails if something stays, and names it.
     pub fn wait_until_unloaded(&self) -> Result<()> {
         let more = || Self::now().0.difference(&self.0).cloned().collect::<Vec<_>>();
         wait_for("the end of all programs, maps and links", || Ok(more().is_empty().then_some(())))

@@ -62,9 +62,6 @@ impl Transfer {
     }
 
     /// Runs both ends to completion, and lists their queue pairs meanwhile.
-    ///
-    /// # Errors
-    /// Fails if one fails, or its output is not as expected.
     pub fn run(self) -> Result<Transferred> {
         // A new port for each transfer, since that of the last one may not be free yet.
         let port = free_port()?;

@@ -44,9 +44,6 @@ impl Qp {
 }
 
 /// The queue pairs in `rdma resource show qp`.
-///
-/// # Errors
-/// Fails if it does not.
 pub fn shown() -> Result<Vec<Qp>> {
     let all = json("rdma", &["-j", "resource", "show", "qp"])?;
     let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
@@ -75,9 +72,6 @@ pub fn shown() -> Result<Vec<Qp>> {
 }
 
 /// The queue pairs that rocescope reads over RDMA netlink.
-///
-/// # Errors
-/// Fails if anything could not be read.
 pub fn read() -> Result<Vec<Qp>> {
     let mut unread = UnreadReasons::new();
     let root = HostRoot::here()?;
@@ -102,9 +96,6 @@ pub fn read() -> Result<Vec<Qp>> {
 }
 
 /// Queue pairs of `rdma resource` that satisfy `wanted` while a program runs, collected over all readings.
-///
-/// # Errors
-/// Fails if none with a known peer appears before the program's end.
 pub fn while_running(program: &mut Tool, wanted: impl Fn(&Qp) -> bool) -> Result<Vec<Qp>> {
     let mut found = BTreeSet::new();
     wait_for("the end of a program while its queue pairs are listed", || {

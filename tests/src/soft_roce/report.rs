@@ -9,9 +9,6 @@ use super::lab::End;
 const PSNS: u64 = 1 << 24;
 
 /// A count in a report.
-///
-/// # Panics
-/// Panics if it is not one: null is not 0.
 #[must_use]
 #[track_caller]
 pub fn count(value: &Value) -> u64 {
@@ -19,9 +16,6 @@ pub fn count(value: &Value) -> u64 {
 }
 
 /// The flow to a queue pair, on the interface of an end.
-///
-/// # Errors
-/// Fails if the report has none.
 pub fn flow<'a>(report: &'a Value, on: End, direction: &str, dst: End, qpn: u64) -> Result<&'a Value> {
     let mut flows = report["flows"].as_array().into_iter().flatten();
     let found = flows.find(|flow| {
@@ -47,9 +41,6 @@ fn short(flow: &Value) -> String {
 }
 
 /// RoCE packets of a link in one direction.
-///
-/// # Errors
-/// Fails if the report has no such link.
 pub fn on_link(report: &Value, end: End, direction: &str) -> Result<u64> {
     let mut links = report["links"].as_array().into_iter().flatten();
     let link = links.find(|link| link["name"] == end.interface && link["direction"] == direction);

@@ -17,9 +17,6 @@ const SNAP_LENGTH: &str = "400";
 const SETTLE: Duration = Duration::from_millis(1600);
 
 /// Folder shared between guest and host, for results.
-///
-/// # Errors
-/// Fails outside of the guest.
 pub fn results() -> Result<PathBuf> {
     let place = std::env::var_os("ROCESCOPE_VM_RESULTS");
     place.map(PathBuf::from).context("ROCESCOPE_VM_RESULTS is not set: this is for `cargo xtask vm`")
@@ -51,17 +48,11 @@ pub struct SessionResult {
 
 impl Session {
     /// Starts all observers of both ends and waits until they are ready.
-    ///
-    /// # Errors
-    /// Fails if anything does not.
     pub fn start(name: &'static str, arguments: &[&str]) -> Result<Self> {
         Self::start_on(name, ENDS.map(|end| end.interface), arguments)
     }
 
     /// The same, with tcpdump on these interfaces, which are those in `arguments`.
-    ///
-    /// # Errors
-    /// Fails if anything does not start.
     pub fn start_on(name: &'static str, interfaces: [&'static str; 2], arguments: &[&str]) -> Result<Self> {
         up()?;
         let program = Program::start(
@@ -85,9 +76,6 @@ impl Session {
 
     /// Ends all observers. `harmed` are the queue pairs whose packets were not all on the wire: counts upstream of a
     /// queueing discipline differ from tcpdump's downstream of it.
-    ///
-    /// # Errors
-    /// Fails if an observer ends unexpectedly.
     pub fn finish(self, harmed: &[u64]) -> Result<SessionResult> {
         std::thread::sleep(SETTLE);
         let after: Result<Vec<_>> = ENDS.into_iter().map(statistic).collect();

@@ -15,9 +15,6 @@ pub const LIMIT: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Waits until `found` returns a value.
-///
-/// # Errors
-/// Fails after a timeout; `what` completes the sentence.
 pub fn wait_for<T>(what: &str, mut found: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let late = Instant::now() + LIMIT;
     loop {
@@ -42,9 +39,6 @@ pub struct Tool {
 
 impl Tool {
     /// Starts a program.
-    ///
-    /// # Errors
-    /// Fails if it cannot be started.
     pub fn start(program: &str, arguments: &[&str]) -> Result<Self> {
         let shown = format!("{program} {}", arguments.join(" "));
         // Files rather than pipes, which would block the program unless they are read.
@@ -62,25 +56,16 @@ impl Tool {
     }
 
     /// True if it still runs.
-    ///
-    /// # Errors
-    /// Fails if the kernel does not say.
     pub fn is_running(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
 
     /// Its standard error so far.
-    ///
-    /// # Errors
-    /// Fails if that cannot be read.
     pub fn standard_error(&self) -> Result<String> {
         text(&self.err)
     }
 
     /// Waits for its end, and returns its standard output.
-    ///
-    /// # Errors
-    /// Fails if it does not end in time, or fails.
     pub fn finish(mut self) -> Result<String> {
         let shown = self.shown.clone();
         let status = wait_for(&format!("the end of `{shown}`"), || Ok(self.child.try_wait()?))
@@ -89,9 +74,6 @@ impl Tool {
     }
 
     /// Interrupts it as Ctrl-C does, and waits for its end.
-    ///
-    /// # Errors
-    /// Fails if it does not end in time, or fails.
     pub fn interrupt(self) -> Result<String> {
         kill_process(Pid::from_child(&self.child), Signal::INT)?;
         self.finish()
@@ -120,9 +102,6 @@ fn text(file: &File) -> Result<String> {
 }
 
 /// Runs a program to its end, and returns its standard output.
-///
-/// # Errors
-/// Fails if it cannot be started, does not end in time, or fails.
 pub fn run(program: &str, arguments: &[&str]) -> Result<String> {
     Tool::start(program, arguments)?.finish()
 }

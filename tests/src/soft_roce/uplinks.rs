@@ -23,9 +23,6 @@ pub struct Uplinks(());
 impl Uplinks {
     /// Adds them: packets to a queue pair with an even number take the first link, those to one with an odd number
     /// the second.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses.
     pub fn add() -> Result<Self> {
         up()?;
         let links = Self(());
@@ -53,9 +50,6 @@ impl Uplinks {
     }
 
     /// Delays what the second link carries to the near end. `delay` is a time as tc writes it.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses.
     pub fn delay(&self, delay: &str) -> Result<()> {
         tc(&format!("qdisc add dev {} root netem limit 10000 delay {delay}", FAR_SIDE[1]))
     }

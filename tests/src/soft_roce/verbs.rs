@@ -91,9 +91,6 @@ impl std::fmt::Debug for Port {
 
 impl Port {
     /// Opens the device of an end.
-    ///
-    /// # Errors
-    /// Fails if there is none, or it refuses.
     pub fn open(end: End) -> Result<Self> {
         let library = library()?;
         let context = open(library, end.device)?;
@@ -109,9 +106,6 @@ impl Port {
     }
 
     /// Creates an unconnected queue pair.
-    ///
-    /// # Errors
-    /// Fails if the device refuses.
     pub fn queue_pair(&self) -> Result<QueuePair<'_>> {
         // SAFETY: the context is open; the other arguments are optional.
         let cq =
@@ -145,9 +139,6 @@ impl Port {
     }
 
     /// Waits for the next asynchronous event of the device's queue pairs, and returns its type.
-    ///
-    /// # Errors
-    /// Fails if the device gives none.
     pub fn event(&self) -> Result<u32> {
         let mut event = AsyncEvent { element: null_mut(), kind: 0 };
         // SAFETY: the context is open; an event that was taken is acknowledged.
@@ -159,9 +150,6 @@ impl Port {
     }
 
     /// The first byte of the provider's `post_send`, as this process would execute it: a probe replaces it.
-    ///
-    /// # Errors
-    /// Fails if the kernel does not show it.
     pub fn code_of_post_send(&self) -> Result<u8> {
         let mut code = [0];
         File::open("/proc/self/mem")?.read_exact_at(&mut code, self.operation(POST_SEND).addr() as u64)?;
@@ -243,9 +231,6 @@ pub struct Settings {
 
 impl Settings {
     /// Settings for a connection to a queue pair of an end, with a timeout of 67 ms and three retries.
-    ///
-    /// # Errors
-    /// Fails for an invalid address.
     pub fn to(end: End, qpn: u32) -> Result<Self> {
         Ok(Self {
             peer: end.address.parse()?,
@@ -455,9 +440,6 @@ impl QueuePair<'_> {
     }
 
     /// The status of the next completion; `None` if there is none within this time.
-    ///
-    /// # Errors
-    /// Fails if the completion queue does.
     pub fn completion(&self, within: Duration) -> Result<Option<u32>> {
         type Poll = unsafe extern "C" fn(Object, c_int, *mut Completion) -> c_int;
         let late = Instant::now() + within;
@@ -478,9 +460,6 @@ impl QueuePair<'_> {
     }
 
     /// Writes messages one by one, and waits for each completion.
-    ///
-    /// # Errors
-    /// Fails if one fails.
     pub fn write_all(&self, to: &Port, messages: u64, length: u32) -> Result<()> {
         for message in 0..messages {
             self.write(to, length, None)?;

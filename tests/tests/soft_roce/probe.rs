@@ -14,9 +14,6 @@ const NAME: usize = 15;
 
 /// Attaches the `number`-th loaded program (from 0, in the order of loading) of those with this name, or its first 15
 /// characters, to a function of this executable.
-///
-/// # Errors
-/// Fails if there is none, or the kernel refuses.
 pub(crate) fn attach(name: &str, number: usize, kind: ProbeKind, function: *const ()) -> Result<UProbe> {
     let short = name.get(..NAME).unwrap_or(name);
     let all = aya::programs::loaded_programs().filter_map(Result::ok);

@@ -20,9 +20,6 @@ pub(crate) struct Spent {
 }
 
 /// Runs a program to its end and discards its output.
-///
-/// # Errors
-/// Fails if it cannot be started or fails.
 pub(crate) fn time(command: &mut Command) -> Result<Spent> {
     let shown = show(command);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -38,9 +35,6 @@ pub(crate) fn time(command: &mut Command) -> Result<Spent> {
 
 /// Runs a program to its end and discards its output. Returns its peak resident memory in bytes, as read up to a few
 /// milliseconds before its end.
-///
-/// # Errors
-/// Fails if it cannot be started, fails, or ends before its memory can be read.
 pub(crate) fn peak_memory(command: &mut Command) -> Result<u64> {
     /// Polling interval.
     const LOOK: Duration = Duration::from_millis(5);

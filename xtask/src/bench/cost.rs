@@ -28,9 +28,6 @@ pub(crate) struct Wanted {
 }
 
 /// Builds, measures and prints.
-///
-/// # Errors
-/// Fails if something cannot be built, or a limit is missed.
 pub(crate) fn cost(wanted: &Wanted) -> Result<()> {
     let rocescope = match &wanted.bin {
         Some(binary) => std::path::absolute(binary)?,

@@ -38,9 +38,6 @@ pub(crate) struct Wanted {
 }
 
 /// Builds, simulates, queries and prints.
-///
-/// # Errors
-/// If something cannot be built or run, or a question does not name its culprit first.
 pub(crate) fn fleet(wanted: &Wanted) -> Result<()> {
     let packages = setup::test_packages()?;
     setup::engines(&packages, wanted.clickhouse)?;

@@ -92,9 +92,6 @@ impl Hasher for Product {
 }
 
 /// Does the work and prints its amount.
-///
-/// # Errors
-/// Fails if the file cannot be read or has another format.
 pub(crate) fn floor(wanted: &Wanted) -> Result<()> {
     let path = &wanted.capture;
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;

@@ -74,9 +74,6 @@ const READ_MS: Goal = Goal::at_most(20.0, None);
 const MAP_MIB: Goal = Goal::at_most(64.0, None);
 
 /// Builds, measures, and prints a table for docs/performance.md.
-///
-/// # Errors
-/// Fails if it cannot be built or run.
 pub(crate) fn kernel(wanted: &Wanted) -> Result<()> {
     let binary = match &wanted.bin {
         Some(binary) => binary.clone(),
@@ -87,9 +84,6 @@ pub(crate) fn kernel(wanted: &Wanted) -> Result<()> {
 }
 
 /// Measures and prints each case; the rows that have a goal.
-///
-/// # Errors
-/// Fails if it cannot be run.
 pub(super) fn rows(binary: &Path) -> Result<Vec<Row>> {
     let mut command = root_command(binary, "measuring the kernel programs")?;
     command.args(["bench", "--output", "json"]);

@@ -86,9 +86,6 @@ struct Answer {
 }
 
 /// Measures and prints.
-///
-/// # Errors
-/// Fails if the capture cannot be created, the program does not run, or it misses a limit.
 pub(crate) fn keys(wanted: &Wanted) -> Result<()> {
     let programs = if wanted.bin.is_empty() { vec![replay::build()?] } else { wanted.bin.clone() };
     let folder = target_dir().join("bench");

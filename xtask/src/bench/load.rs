@@ -57,9 +57,6 @@ impl Part {
 }
 
 /// Builds, measures and prints.
-///
-/// # Errors
-/// Fails if something cannot be built, or counts are wrong.
 pub(crate) fn load(wanted: &Wanted) -> Result<()> {
     let rocescope = match &wanted.bin {
         Some(binary) => std::path::absolute(binary)?,
@@ -78,9 +75,6 @@ pub(crate) fn load(wanted: &Wanted) -> Result<()> {
 /// Throughput with rocescope as a share of that with an empty program.
 const FLOOD: Goal = Goal::at_least(0.9, Some(0.95));
 /// Floods a veth pair and prints tables; a row for each hook and each place of the receiving end.
-///
-/// # Errors
-/// Fails if something cannot be built, or counts are wrong.
 pub(super) fn rows(rocescope: &Path) -> Result<Vec<Row>> {
     let mut command = command(&std::path::absolute(rocescope)?, &tool()?, Part::Traffic)?;
     command.arg("--json").stdin(Stdio::null()).stderr(Stdio::inherit());

@@ -24,9 +24,6 @@ pub(crate) struct Wanted {
 }
 
 /// Measures, and prints the figures.
-///
-/// # Errors
-/// Fails if a limit is missed.
 pub(crate) fn queue_pairs(wanted: &Wanted) -> Result<()> {
     let toolchain = setup::ebpf_toolchain()?;
     let command = |last: &[&str]| {

@@ -126,9 +126,6 @@ const MILLION_CONNECTIONS: u32 = 1 << 20;
 const MILLION_GB: Goal = Goal::at_most(1.0, Some(0.6));
 
 /// Builds, measures, and prints tables.
-///
-/// # Errors
-/// Fails if it cannot be built or measured.
 pub(crate) fn replay(wanted: &Wanted) -> Result<()> {
     let binary = match &wanted.bin {
         Some(binary) => binary.clone(),
@@ -139,9 +136,6 @@ pub(crate) fn replay(wanted: &Wanted) -> Result<()> {
 }
 
 /// Writes the captures, measures and prints each case; the rows that have a goal.
-///
-/// # Errors
-/// Fails if a capture cannot be written, or a program cannot be run.
 pub(super) fn rows(wanted: &Wanted, binary: &Path) -> Result<Vec<Row>> {
     let inputs = step("writing the captures", || Inputs::write(wanted))?;
     print_machine(binary);

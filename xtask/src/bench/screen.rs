@@ -58,9 +58,6 @@ const LONGEST: Duration = Duration::from_secs(300);
 const LIMITS: (f64, f64) = (5_000.0, 2.0);
 
 /// Measures and prints.
-///
-/// # Errors
-/// Fails if the capture cannot be made, the program does not run, or a screen misses a limit.
 pub(crate) fn screen(wanted: &Wanted) -> Result<()> {
     let programs = if wanted.bin.is_empty() { vec![replay::build()?] } else { wanted.bin.clone() };
     let folder = target_dir().join("bench");

@@ -33,9 +33,6 @@ const BUFFER: usize = 1 << 16;
 
 impl Text {
     /// Reads a JSON document.
-    ///
-    /// # Errors
-    /// Fails if it cannot be read.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         Ok(Self::of(&bytes))
@@ -74,9 +71,6 @@ impl Text {
     }
 
     /// Writes it with as many threads to nowhere.
-    ///
-    /// # Errors
-    /// Fails if there is no `/dev/null`.
     pub(super) fn write(&self, threads: usize) -> Result<Spent> {
         let out = || OpenOptions::new().write(true).open("/dev/null").context("cannot open /dev/null");
         let outs = (0..threads.max(1)).map(|_| out()).collect::<Result<Vec<File>>>()?;

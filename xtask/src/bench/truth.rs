@@ -36,9 +36,6 @@ pub(crate) struct Wanted {
 }
 
 /// Builds, simulates, replays and prints the score.
-///
-/// # Errors
-/// If something cannot be built or run, or the score is below what is required.
 pub(crate) fn truth(wanted: &Wanted) -> Result<()> {
     let rocescope = match &wanted.bin {
         Some(binary) => std::path::absolute(binary)?,

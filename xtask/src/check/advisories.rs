@@ -73,8 +73,6 @@ struct Database {
 }
 
 impl Database {
-    /// # Errors
-    /// If the folder has no database, or git cannot read it.
     fn at(folder: PathBuf, from: &str) -> Result<Self> {
         let remedy = format!("`git clone {ORIGIN}` makes one, where that is reached");
         if !folder.join("crates").is_dir() {
@@ -88,9 +86,6 @@ impl Database {
     }
 
     /// The clone in the cache folder, brought up to date where the network allows it.
-    ///
-    /// # Errors
-    /// If there is none, and it cannot be fetched.
     fn fetched() -> Result<Self> {
         let cache =
             cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: no folder for the database")?;

@@ -16,9 +16,6 @@ const LINKER: Tool = Tool {
 };
 
 /// Installs the missing parts of this recipe.
-///
-/// # Errors
-/// Fails if the packages are not available, or bpf-linker does not build.
 pub(super) fn install() -> Result<EbpfToolchain> {
     packages::ensure("an eBPF compiler", &DEBIAN_PACKAGES)?;
     if has_program("rustup") {

@@ -12,9 +12,6 @@ use std::process::{Command, Stdio};
 const LINKER: Tool = Tool { name: "bpf-linker", version: "0.10.3", args: &[], env: &[] };
 
 /// Installs the missing parts of this recipe.
-///
-/// # Errors
-/// Fails if no suitable toolchain is available, or bpf-linker does not build.
 pub(super) fn install() -> Result<EbpfToolchain> {
     let toolchain = compiler()?;
     let linker_dir = LINKER.install(in_toolchain(&toolchain, "cargo"))?;
@@ -50,9 +47,6 @@ fn compiler() -> Result<String> {
 }
 
 /// Ensures that a toolchain with a component is installed.
-///
-/// # Errors
-/// Fails if rustup cannot install it.
 pub(super) fn ensure_component(toolchain: &str, component: &str) -> Result<()> {
     let listed = || {
         output_of(Command::new("rustup").args(["component", "list", "--installed", "--toolchain", toolchain]))

@@ -19,9 +19,6 @@ pub(super) struct Tool {
 
 impl Tool {
     /// The folder with the program, which `cargo` builds if it is missing.
-    ///
-    /// # Errors
-    /// Fails if the program does not build.
     pub(super) fn install(&self, mut cargo: Command) -> Result<PathBuf> {
         let Self { name, version, .. } = self;
         let root = cache()?.join(format!("{name}-{version}"));
