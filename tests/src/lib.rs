@@ -20,6 +20,7 @@ pub mod fleet;
 pub mod hostile;
 #[cfg(feature = "live")]
 pub mod kernel;
+pub mod killed;
 #[cfg(feature = "live")]
 pub mod live;
 #[cfg(feature = "live")]

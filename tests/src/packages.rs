@@ -3,8 +3,9 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
+use crate::killed::Killed;
 use crate::needs::there_or_skip;
 use anyhow::{Context as _, Result};
 
@@ -142,7 +143,7 @@ fn on_path(program: &str) -> Option<PathBuf> {
 /// A ClickHouse server on loopback, run by the program of [`click_house_or_skip`]. Ends when dropped.
 #[derive(Debug)]
 pub struct ClickHouse {
-    child: Child,
+    child: Killed,
     /// Its TCP port.
     pub port: u16,
 }
@@ -159,19 +160,12 @@ impl ClickHouse {
         let mut command = Command::new(program);
         command.env("PORT", port.to_string());
         command.arg("serve").arg(folder).args(certificate).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut server = Self { child: command.spawn().context("ClickHouse does not start")?, port: 0 };
+        let mut server =
+            Self { child: Killed(command.spawn().context("ClickHouse does not start")?), port: 0 };
         let mut port = String::new();
         let out = server.child.stdout.as_mut().context("ClickHouse has no output")?;
         BufReader::new(out).read_line(&mut port)?;
         server.port = port.trim().parse().context("ClickHouse names no port")?;
         Ok(server)
-    }
-}
-
-impl Drop for ClickHouse {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

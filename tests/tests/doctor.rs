@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
+use rocescope_tests::killed::Killed;
 use rocescope_tests::live::program::{Ended, Program, Start, Tenant};
 use rocescope_tests::live::root_or_skip;
 use rocescope_tests::live::wire::World;
@@ -125,16 +126,6 @@ fn what_a_switch_said_in_a_capture_is_held_against_an_interface() {
     assert!(stranger.err.contains("unknown interface eth9") && stranger.out.is_empty(), "{stranger:?}");
 }
 
-/// A process that is killed at the end of the test.
-struct Sleeper(std::process::Child);
-
-impl Drop for Sleeper {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn settings_of_a_job_are_read_where_it_has_them() {
     let folder = tempfile::tempdir().unwrap();
@@ -142,7 +133,7 @@ fn settings_of_a_job_are_read_where_it_has_them() {
     std::os::unix::fs::symlink("job.conf", folder.path().join("link.conf")).unwrap();
     let mut job = std::process::Command::new("sleep");
     job.arg("600").env("NCCL_CONF_FILE", "link.conf").env("NCCL_IB_HCA", "mlx5_0").current_dir(folder.path());
-    let job = Sleeper(job.spawn().unwrap());
+    let job = Killed(job.spawn().unwrap());
     // The process exists before it executes its program.
     let late = std::time::Instant::now() + std::time::Duration::from_secs(10);
     let found = loop {

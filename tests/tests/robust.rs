@@ -6,12 +6,13 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rocescope_tests::capture_file::{ETHERNET, Order, Pcap, PcapNg};
 use rocescope_tests::craft::{self, Mac, Net, Transport};
 use rocescope_tests::hostile::is_hostile;
+use rocescope_tests::killed::Killed;
 use rocescope_tests::needs::root_or_skip;
 use rocescope_tests::oracle::binary;
 use rustix::process::{Pid, Signal, kill_process};
@@ -40,16 +41,6 @@ fn rocescope(args: &[&str]) -> Command {
     let mut command = Command::new(binary::path().unwrap());
     command.args(args).stdin(Stdio::null());
     command
-}
-
-/// Kills a program that is still running when the test ends.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Runs a command that must end in time.

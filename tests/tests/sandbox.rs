@@ -4,11 +4,12 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rocescope::host::kernel::{Capabilities, Capability};
 use rocescope::sandbox::threads::{self, Thread};
+use rocescope_tests::killed::Killed;
 use rocescope_tests::live::program::{PATIENCE, Program, Start};
 use rocescope_tests::live::wire::World;
 use rocescope_tests::live::{frames, root_or_skip};
@@ -195,17 +196,6 @@ fn what_records_writes_below_its_folder_and_what_sends_connects() {
     let report =
         Command::new(binary::path().unwrap()).args(["replay", &dir, "--output", "json"]).output().unwrap();
     assert!(report.status.success(), "{report:?}");
-}
-
-/// A program that is ended when the test fails.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 fn started(arguments: &[&str]) -> Killed {

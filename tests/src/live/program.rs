@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use rocescope::host::net::netns::NetNs;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::killed::Killed;
 use crate::oracle::binary;
 use crate::schema;
 
@@ -94,7 +95,7 @@ pub struct Start<'a> {
 /// A running program, killed when dropped.
 #[derive(Debug)]
 pub struct Program {
-    child: Child,
+    child: Killed,
     out: Written,
     err: Written,
     readers: Vec<JoinHandle<()>>,
@@ -172,7 +173,7 @@ impl Program {
         if let Some(pipe) = child.stderr.take() {
             readers.push(err.follow(pipe));
         }
-        Ok(Self { child, out, err, readers })
+        Ok(Self { child: Killed(child), out, err, readers })
     }
 
     /// Starts `rocescope live` in a namespace, and waits until everything is attached.
@@ -257,17 +258,9 @@ impl Program {
     }
 }
 
-impl Drop for Program {
-    fn drop(&mut self) {
-        // In a successful test it has already ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// An idle process in a namespace, by whose PID the namespace can be named.
 #[derive(Debug)]
-pub struct Tenant(Child);
+pub struct Tenant(Killed);
 
 impl Tenant {
     /// Starts it.
@@ -275,19 +268,12 @@ impl Tenant {
         // Waits for the end of its standard input, which closes with the test.
         let mut command = Command::new("cat");
         command.stdin(Stdio::piped()).stdout(Stdio::null());
-        Ok(Self(netns.run(|| command.spawn())?.context("cat could not be started")?))
+        Ok(Self(Killed(netns.run(|| command.spawn())?.context("cat could not be started")?)))
     }
 
     /// Its PID.
     #[must_use]
     pub fn id(&self) -> String {
         self.0.id().to_string()
-    }
-}
-
-impl Drop for Tenant {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }

@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+
+use crate::killed::Killed;
 
 /// Timeout of a tool in an emulated machine under load.
 pub const LIMIT: Duration = Duration::from_secs(90);
@@ -32,7 +34,7 @@ pub fn wait_for<T>(what: &str, mut found: impl FnMut() -> Result<Option<T>>) -> 
 #[derive(Debug)]
 pub struct Tool {
     shown: String,
-    child: Child,
+    child: Killed,
     out: File,
     err: File,
 }
@@ -45,7 +47,7 @@ impl Tool {
         let (out, err) = (tempfile::tempfile()?, tempfile::tempfile()?);
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(out.try_clone()?).stderr(err.try_clone()?);
-        let child = command.spawn().with_context(|| format!("`{shown}` cannot be started"))?;
+        let child = Killed(command.spawn().with_context(|| format!("`{shown}` cannot be started"))?);
         Ok(Self { shown, child, out, err })
     }
 
@@ -84,14 +86,6 @@ impl Tool {
             bail!("`{}` ended with {status}: {}{}", self.shown, text(&self.out)?, text(&self.err)?);
         }
         text(&self.out)
-    }
-}
-
-impl Drop for Tool {
-    fn drop(&mut self) {
-        // In a successful test it has already ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rocescope::record::registry::FlowSecond;
@@ -10,6 +10,7 @@ use rocescope::record::store::{Keep, Rotate, Store};
 use rocescope::util::units;
 use rocescope_tests::craft::{self, Mac, Net, Transport};
 use rocescope_tests::hostile::is_hostile;
+use rocescope_tests::killed::Killed;
 use rocescope_tests::live::attached::Hooks;
 use rocescope_tests::live::program::{PATIENCE, Program, Start};
 use rocescope_tests::live::wire::World;
@@ -458,16 +459,6 @@ fn an_agent_says_how_many_rows_a_full_disk_cost() {
     Hooks::until_gone(&world, &mut link).unwrap();
 }
 
-/// An agent started as by systemd, killed when dropped.
-struct Service(Child);
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn systemd_hears_when_it_is_ready_works_reads_its_file_again_and_stops() {
     if !root_or_skip("systemd_hears_when_it_is_ready_works_reads_its_file_again_and_stops") {
@@ -505,7 +496,7 @@ fn systemd_hears_when_it_is_ready_works_reads_its_file_again_and_stops() {
         .env("NOTIFY_SOCKET", &notify)
         .env("WATCHDOG_USEC", "1000000");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut service = Service(world.near.run(|| command.spawn()).unwrap().unwrap());
+    let mut service = Killed(world.near.run(|| command.spawn()).unwrap().unwrap());
     heard("READY=1");
     heard("WATCHDOG=1");
     heard("WATCHDOG=1");

@@ -18,12 +18,13 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rocescope::host::net::netns::NetNs;
 use rocescope::host::net::veth;
 use rocescope_tests::craft::{self, Mac, Net, Transport};
+use rocescope_tests::killed::Killed;
 use rocescope_tests::live::attached::Hooks;
 use rocescope_tests::live::program::{PATIENCE, Program, Start};
 use rocescope_tests::live::wire::World;
@@ -181,7 +182,7 @@ fn traffic() -> Vec<Vec<u8>> {
 
 /// A running Prometheus, killed when dropped.
 struct Prometheus {
-    child: Child,
+    _child: Killed,
     /// Its data folder.
     _folder: tempfile::TempDir,
 }
@@ -205,7 +206,7 @@ impl Prometheus {
             .args([&format!("--web.listen-address={PROMETHEUS}"), "--log.level=error"])
             .current_dir(folder.path())
             .stdin(Stdio::null());
-        Self { child: netns.run(|| command.spawn()).unwrap().unwrap(), _folder: folder }
+        Self { _child: Killed(netns.run(|| command.spawn()).unwrap().unwrap()), _folder: folder }
     }
 
     /// The latest values of a query, by link and direction.
@@ -228,13 +229,6 @@ impl Prometheus {
             (labels.map(label), row["value"][1].as_str().unwrap().parse().unwrap())
         });
         Some(rows.collect())
-    }
-}
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use rocescope_tests::killed::Killed;
 use rocescope_tests::live::program::{Ended, PATIENCE, Program, Start};
 use rocescope_tests::live::wire::Link;
 use rocescope_tests::live::{frames, root_or_skip};
@@ -240,19 +241,9 @@ fn a_collector_has_the_figures_and_findings_of_the_report() {
     assert!(ended.err.contains("503") && ended.err.contains("are sent to http://"), "{}", ended.err);
 }
 
-/// Killed when dropped.
-struct ChildProcess(Child);
-
-impl Drop for ChildProcess {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn beside(world: &World, command: &mut Command, address: &str) -> ChildProcess {
+fn beside(world: &World, command: &mut Command, address: &str) -> Killed {
     let command = command.stdin(Stdio::null()).stdout(Stdio::null());
-    let beside = ChildProcess(world.near.run(|| command.spawn()).unwrap().unwrap());
+    let beside = Killed(world.near.run(|| command.spawn()).unwrap().unwrap());
     until(address, || world.near.run(|| TcpStream::connect(address)).unwrap().ok());
     beside
 }

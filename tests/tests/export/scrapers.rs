@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use rocescope::host::net::netns::NetNs;
+use rocescope_tests::killed::Killed;
 use rocescope_tests::live::program::Program;
 use rocescope_tests::live::root_or_skip;
 use rocescope_tests::packages::program_or_skip;
@@ -17,7 +18,7 @@ const NODE: &str = "127.0.0.1:9100";
 
 /// A third-party server, killed when dropped.
 struct Server {
-    child: Child,
+    _child: Killed,
     /// Its data folder.
     folder: tempfile::TempDir,
 }
@@ -29,14 +30,7 @@ impl Server {
         let mut command = Command::new(program);
         command.args(arguments(folder.path())).current_dir(folder.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Self { child: netns.run(|| command.spawn()).unwrap().unwrap(), folder }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Self { _child: Killed(netns.run(|| command.spawn()).unwrap().unwrap()), folder }
     }
 }
 

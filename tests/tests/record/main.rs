@@ -9,12 +9,13 @@ mod recorded;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rocescope::record::parquet;
 use rocescope::record::registry::FlowSecond;
 use rocescope_tests::capture_file::{ETHERNET, Order, Pcap};
+use rocescope_tests::killed::Killed;
 use rocescope_tests::live::frames;
 use rocescope_tests::needs::there_or_skip;
 use rocescope_tests::oracle::{binary, captures};
@@ -288,16 +289,6 @@ fn wait_until(mut what: impl FnMut() -> bool) {
     while !what() {
         assert!(Instant::now() < end, "in vain");
         std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// A process that is killed at the end of the test.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
