@@ -6,7 +6,6 @@ pub struct Random(u64);
 
 impl Random {
     /// A generator with the sequence of this seed.
-    #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -70,7 +69,6 @@ impl Random {
 pub const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Spreads any number evenly over all numbers of 64 bits (the output function of splitmix64). It also serves as a hash.
-#[must_use]
 pub const fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

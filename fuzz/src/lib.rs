@@ -40,13 +40,11 @@ pub fn own_panics_abort() {
 }
 
 /// The root of the repository.
-#[must_use]
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the folder of this crate has a parent")
 }
 
 /// The files of the test data with one of these suffixes, smallest first.
-#[must_use]
 pub fn files(ends: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     walk(&root().join("tests/data"), &mut found);
@@ -67,7 +65,6 @@ fn walk(folder: &Path, found: &mut Vec<(u64, PathBuf)>) {
 }
 
 /// The captures of the test data.
-#[must_use]
 pub fn captures() -> Vec<PathBuf> {
     files(&[".pcap", ".pcapng", ".pcap.gz"])
 }
@@ -76,7 +73,6 @@ pub fn captures() -> Vec<PathBuf> {
 ///
 /// # Panics
 /// If the capture cannot be replayed.
-#[must_use]
 pub fn sample(capture: &Path) -> Box<Sample> {
     let options = replay::Options { files: vec![capture.to_owned()], ..replay::Options::default() };
     let feed = replay::start(options).expect("the capture can be opened");
@@ -92,7 +88,6 @@ pub fn sample(capture: &Path) -> Box<Sample> {
 }
 
 /// A sample with losses, latencies and marks on few flows.
-#[must_use]
 pub fn usual() -> &'static Sample {
     static USUAL: OnceLock<Sample> = OnceLock::new();
     USUAL.get_or_init(|| *sample(&root().join("tests/data/h6_rping_loss.h0.pcap.gz")))

@@ -27,7 +27,6 @@ const FLAGS: [&str; 13] = [
 ];
 
 /// True if Chromium is installed. Otherwise prints a SKIP line, or fails with `CI=true`.
-#[must_use]
 pub fn chromium_or_skip(test: &str) -> bool {
     installed_or_skip(test, "chromium")
 }
@@ -83,13 +82,11 @@ pub struct Pixels {
 
 impl Pixels {
     /// Number of different colours.
-    #[must_use]
     pub fn colors(&self) -> usize {
         self.pixels.iter().collect::<BTreeSet<_>>().len()
     }
 
     /// Mean of all channels of all pixels, 0 to 255.
-    #[must_use]
     pub fn brightness(&self) -> f64 {
         let sum: u64 = self.pixels.iter().flatten().map(|channel| u64::from(*channel)).sum();
         sum as f64 / (3 * self.pixels.len()).max(1) as f64

@@ -39,13 +39,11 @@ pub struct Pcap {
 
 impl Pcap {
     /// A file without packets. Timestamps are in nanoseconds or microseconds.
-    #[must_use]
     pub fn new(order: Order, nanoseconds: bool, link_type: u16) -> Self {
         Self::with_snap_len(order, nanoseconds, link_type, 262_144)
     }
 
     /// The same, keeping only `snap_len` bytes of each packet.
-    #[must_use]
     pub fn with_snap_len(order: Order, nanoseconds: bool, link_type: u16, snap_len: u32) -> Self {
         let magic = if nanoseconds { 0xA1B2_3C4D } else { 0xA1B2_C3D4 };
         let mut bytes = order.u32(magic).to_vec();
@@ -74,7 +72,6 @@ impl Pcap {
     }
 
     /// The file.
-    #[must_use]
     pub fn finish(&self) -> Vec<u8> {
         self.bytes.clone()
     }
@@ -90,7 +87,6 @@ pub struct PcapNg {
 
 impl PcapNg {
     /// A file with one section and no interface.
-    #[must_use]
     pub fn new(order: Order) -> Self {
         let mut file = Self { order, bytes: Vec::new(), resolutions: Vec::new() };
         file.section(order);
@@ -185,7 +181,6 @@ impl PcapNg {
     }
 
     /// The file.
-    #[must_use]
     pub fn finish(&self) -> Vec<u8> {
         self.bytes.clone()
     }
@@ -193,7 +188,6 @@ impl PcapNg {
 
 /// The header of an ERF record around a packet of an InfiniBand link (local route header to VCRC): time in units of
 /// 2^-32 s, lengths.
-#[must_use]
 pub fn erf_header(time_ns: u64, len: u16) -> Vec<u8> {
     const TYPE_INFINIBAND: u8 = 21;
     let fraction = ((u128::from(time_ns % 1_000_000_000) << 32) / 1_000_000_000) as u64;
@@ -206,7 +200,6 @@ pub fn erf_header(time_ns: u64, len: u16) -> Vec<u8> {
 }
 
 /// A packet of an InfiniBand link in an ERF record without a time.
-#[must_use]
 pub fn erf(packet: &[u8]) -> Vec<u8> {
     let mut record = erf_header(0, packet.len() as u16);
     record.extend(packet);

@@ -44,7 +44,6 @@ pub struct Typed {
 
 impl Typed {
     /// Bytes under an ethertype.
-    #[must_use]
     pub fn new(ethertype: u16, bytes: Vec<u8>) -> Self {
         Self { ethertype, bytes }
     }
@@ -99,7 +98,6 @@ pub struct Transport {
 
 impl Transport {
     /// A packet without extended headers and payload, and usual values elsewhere.
-    #[must_use]
     pub fn new(opcode: u8, dest_qp: u32, psn: u32) -> Self {
         Self {
             opcode,
@@ -135,13 +133,11 @@ impl Transport {
     }
 
     /// A CNP as ConnectX NICs send it.
-    #[must_use]
     pub fn cnp(dest_qp: u32) -> Self {
         Self { becn: true, ..Self::new(0x81, dest_qp, 0).ext([0; 16]) }
     }
 
     /// An ACKNOWLEDGE with this AETH.
-    #[must_use]
     pub fn ack(dest_qp: u32, psn: u32, syndrome: u8, msn: u32) -> Self {
         Self::new(0x11, dest_qp, psn).ext(aeth(syndrome, msn))
     }
@@ -178,25 +174,21 @@ impl Transport {
 }
 
 /// RDMA extended transport header.
-#[must_use]
 pub fn reth(address: u64, rkey: u32, length: u32) -> Vec<u8> {
     [&address.to_be_bytes()[..], &rkey.to_be_bytes(), &length.to_be_bytes()].concat()
 }
 
 /// Acknowledge extended transport header.
-#[must_use]
 pub fn aeth(syndrome: u8, msn: u32) -> Vec<u8> {
     (u32::from(syndrome) << 24 | msn & 0xFF_FFFF).to_be_bytes().to_vec()
 }
 
 /// Datagram extended transport header.
-#[must_use]
 pub fn deth(qkey: u32, src_qp: u32) -> Vec<u8> {
     [qkey.to_be_bytes(), (src_qp & 0xFF_FFFF).to_be_bytes()].concat()
 }
 
 /// CRC-32 of IEEE 802.3, bit by bit.
-#[must_use]
 pub fn crc32(bytes: &[u8]) -> u32 {
     let mut crc = u32::MAX;
     for byte in bytes {
@@ -237,13 +229,11 @@ pub struct Net {
 
 impl Net {
     /// IPv4 with usual values.
-    #[must_use]
     pub fn v4(src: [u8; 4], dst: [u8; 4]) -> Self {
         Self::new(Ipv4Addr::from(src).into(), Ipv4Addr::from(dst).into())
     }
 
     /// IPv6 with usual values; only the last 16 bits of the addresses are given.
-    #[must_use]
     pub fn v6(src: u16, dst: u16) -> Self {
         let address = |last| Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, 0, last);
         Self::new(address(src).into(), address(dst).into())
@@ -271,7 +261,6 @@ impl Net {
     }
 
     /// An IP packet of this protocol.
-    #[must_use]
     pub fn wrap(&self, protocol: u8, inside: &[u8]) -> Typed {
         match (self.src, self.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
@@ -313,13 +302,11 @@ impl Net {
     }
 
     /// A UDP datagram in an IP packet, its checksum 0.
-    #[must_use]
     pub fn udp(&self, src_port: u16, dst_port: u16, inside: &[u8]) -> Typed {
         self.wrap(17, &udp(src_port, dst_port, inside))
     }
 
     /// A RoCEv2 packet.
-    #[must_use]
     pub fn roce(&self, src_port: u16, transport: &Transport) -> Typed {
         let content = transport.bytes();
         let mut packet = self.udp(src_port, 4791, &[content.as_slice(), &[0; 4]].concat());
@@ -341,7 +328,6 @@ impl Net {
 }
 
 /// A RoCEv1 packet: GRH, transport, ICRC.
-#[must_use]
 pub fn roce_v1(sgid: [u8; 16], dgid: [u8; 16], traffic_class: u8, transport: &Transport) -> Typed {
     let content = transport.bytes();
     let mut grh = (6 << 28 | u32::from(traffic_class) << 20).to_be_bytes().to_vec();
@@ -359,7 +345,6 @@ pub fn roce_v1(sgid: [u8; 16], dgid: [u8; 16], traffic_class: u8, transport: &Tr
 }
 
 /// UDP header and content, checksum 0.
-#[must_use]
 pub fn udp(src_port: u16, dst_port: u16, inside: &[u8]) -> Vec<u8> {
     let length = (8 + inside.len()) as u16;
     let mut out = [src_port, dst_port, length, 0].map(u16::to_be_bytes).concat();
@@ -377,25 +362,21 @@ fn checksum(bytes: &[u8]) -> u16 {
 }
 
 /// An Ethernet frame.
-#[must_use]
 pub fn ethernet(src: [u8; 6], dst: [u8; 6], inside: &Typed) -> Vec<u8> {
     [&dst[..], &src, &inside.ethertype.to_be_bytes(), &inside.bytes].concat()
 }
 
 /// Adds a VLAN tag: `tpid` 0x8100, 0x88A8 or 0x9100. Two of them make QinQ.
-#[must_use]
 pub fn vlan(tpid: u16, tci: u16, inside: &Typed) -> Typed {
     Typed::new(tpid, [&tci.to_be_bytes()[..], &inside.ethertype.to_be_bytes(), &inside.bytes].concat())
 }
 
 /// The content of a UDP datagram to port 4789: a VXLAN header and a frame.
-#[must_use]
 pub fn vxlan(vni: u32, frame: &[u8]) -> Vec<u8> {
     [&[0x08, 0, 0, 0][..], &(vni << 8).to_be_bytes(), frame].concat()
 }
 
 /// A GRE header (IP protocol 47) with the optional fields given, and its content.
-#[must_use]
 pub fn gre(
     kind: u16,
     key: Option<u32>,
@@ -421,13 +402,11 @@ pub fn gre(
 }
 
 /// ERSPAN type I: GRE without sequence number, then the frame.
-#[must_use]
 pub fn erspan1(frame: &[u8]) -> Vec<u8> {
     gre(0x88BE, None, None, false, frame)
 }
 
 /// ERSPAN type II in GRE: VLAN (12 bits), class of service, session (10 bits), port index.
-#[must_use]
 pub fn erspan2(sequence: u32, vlan: u16, cos: u8, session: u16, index: u32, frame: &[u8]) -> Vec<u8> {
     let mut header = (1 << 12 | vlan & 0x0FFF).to_be_bytes().to_vec();
     header.extend((u16::from(cos & 7) << 13 | session & 0x03FF).to_be_bytes());
@@ -438,7 +417,6 @@ pub fn erspan2(sequence: u32, vlan: u16, cos: u8, session: u16, index: u32, fram
 
 /// ERSPAN type III in GRE, around a frame of `frame_type` (0 for Ethernet, 2 for IP), with the
 /// platform sub-header if one is given.
-#[must_use]
 pub fn erspan3(
     sequence: Option<u32>,
     session: u16,
@@ -459,7 +437,6 @@ pub fn erspan3(
 }
 
 /// A Linux cooked capture, version 1 (link type 113). `kind` is 0 for received by this host, 4 for sent by it.
-#[must_use]
 pub fn sll(kind: u16, inside: &Typed) -> Vec<u8> {
     let mut out = [kind, 1, 6].map(u16::to_be_bytes).concat();
     out.extend(Mac::SRC);
@@ -470,7 +447,6 @@ pub fn sll(kind: u16, inside: &Typed) -> Vec<u8> {
 }
 
 /// A Linux cooked capture, version 2 (link type 276).
-#[must_use]
 pub fn sll2(interface: u32, kind: u8, inside: &Typed) -> Vec<u8> {
     let mut out = inside.ethertype.to_be_bytes().to_vec();
     out.extend([0; 2]);

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// The differences, one per line: path, the kernel's count, the expected count.
-#[must_use]
 pub fn differences(kernel: &Value, expected: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare("", kernel, expected, &mut found);
@@ -13,7 +12,6 @@ pub fn differences(kernel: &Value, expected: &Value) -> Vec<String> {
 }
 
 /// Name of a flow in these lines.
-#[must_use]
 pub fn flow_name(flow: &Value) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     format!("{} > {} qp {}", text(&flow["src"]), text(&flow["dst"]), flow["dest_qp"])

@@ -41,7 +41,6 @@ pub mod soft_roce;
 pub mod verdict;
 
 /// The exit status of a program; an error is printed as a message, without the backtrace of `main() -> Result`.
-#[must_use]
 pub fn exit_status(result: anyhow::Result<()>) -> std::process::ExitCode {
     if let Err(error) = result {
         eprintln!("error: {error:#}");

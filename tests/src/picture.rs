@@ -209,7 +209,6 @@ fn draw_strokes(svg: &mut String, (c, count): (char, usize), (x, y): (f64, f64),
 }
 
 /// Renders a screen, as tmux prints it with colours (`capture-pane -e -p`), as SVG.
-#[must_use]
 pub fn svg(screen: &str, title: &str) -> String {
     let mut look = CellStyle::default();
     let lines: Vec<Vec<(char, CellStyle)>> = screen.lines().map(|line| cells(line, &mut look)).collect();

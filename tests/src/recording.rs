@@ -8,7 +8,6 @@ use rocescope::record::registry::FlowSecond;
 use rocescope::record::table::Row;
 
 /// The files below a folder with the suffix `.parquet`.
-#[must_use]
 pub fn tables(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {

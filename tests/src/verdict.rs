@@ -6,14 +6,12 @@ use serde_json::Value;
 const CATALOG: &str = include_str!("../../docs/findings.md");
 
 /// True if a kind has no episodes, according to the catalog; `None` for an unknown kind.
-#[must_use]
 pub fn lasts(id: &str) -> Option<bool> {
     let (_, section) = CATALOG.split_once(&format!("\n## {id}\n"))?;
     Some(section.split("\n## ").next()?.contains("\nEpisodes: none; "))
 }
 
 /// Faults of the findings of a report, one per line.
-#[must_use]
 pub fn faults(report: &Value) -> Vec<String> {
     let findings = report["findings"].as_array().map_or(&[][..], Vec::as_slice);
     let mut faults = Vec::new();

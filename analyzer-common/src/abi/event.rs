@@ -57,7 +57,6 @@ impl EventRecord {
     /// The run of duplicate-PSN packets in an event with [`crate::account::Event::RETX_RUN`]. The record's
     /// PSN and time are those of the packet that ended the run; `missing` is 1 if its PSN was a duplicate
     /// too.
-    #[must_use]
     pub fn retx_run(&self) -> Option<RetxRun> {
         let is_run = self.events & Event::RETX_RUN != 0 && self.headers_len == Self::RETX_RUN_LEN;
         let word = |at: usize| self.headers.get(at..at + 4).and_then(|bytes| bytes.first_chunk());
@@ -93,14 +92,12 @@ pub mod mark_age {
 
     /// Encodes an age in nanoseconds; saturates at 68 s.
     #[inline(always)]
-    #[must_use]
     pub const fn encode(ns: u64) -> u32 {
         let units = ns >> UNIT_BITS;
         if units > (u32::MAX - FIRST) as u64 { u32::MAX } else { units as u32 + FIRST }
     }
 
     /// The age in nanoseconds; `None` for [`UNKNOWN`] and [`NONE`].
-    #[must_use]
     pub const fn decode(age: u32) -> Option<u64> {
         match age.checked_sub(FIRST) {
             Some(units) => Some((units as u64) << UNIT_BITS),

@@ -114,21 +114,18 @@ impl Timing {
     /// Encodes a pairing: the flow's requests go to entry `own`, and its responses complete requests in
     /// entry `other`. Numbers are the entry's index plus 1; 0 is none.
     #[inline(always)]
-    #[must_use]
     pub const fn pair(own: u16, other: u16) -> u32 {
         own as u32 | (other as u32) << 16
     }
 
     /// The entry of the flow's own requests.
     #[inline(always)]
-    #[must_use]
     pub const fn own(pair: u32) -> u32 {
         pair & 0xFFFF
     }
 
     /// The entry of the requests that the flow responds to.
     #[inline(always)]
-    #[must_use]
     pub const fn other(pair: u32) -> u32 {
         pair >> 16
     }
@@ -179,7 +176,6 @@ impl DscpKind {
 
 /// Value of an [`ExtraKey`] of [`ExtraKind::DSCP`]: the DSCP in the lower six bits, [`DscpKind`] above.
 #[inline(always)]
-#[must_use]
 pub fn dscp_value(frame: &Frame) -> u16 {
     let kind = if frame.opcode == CNP_OPCODE {
         DscpKind::CNP
@@ -255,7 +251,6 @@ pub struct LinkCounters {
 
 impl LinkCounters {
     /// Frames that are not RoCE, by every [`SkipReason`].
-    #[must_use]
     pub fn skipped(&self) -> [Counter; SkipReason::COUNT] {
         let mut all = [Counter::default(); SkipReason::COUNT];
         for (counter, counted) in all.iter_mut().zip(self.skipped) {
@@ -288,7 +283,6 @@ impl Link {
     /// Index of a link: a multiplicative hash of the interface index, doubled, plus 1 for egress. User
     /// space chooses `multiplier` so that the interfaces of a run do not collide.
     #[inline(always)]
-    #[must_use]
     pub const fn index(ifindex: u32, multiplier: u32, shift: u32, egress: bool) -> u32 {
         (ifindex.wrapping_mul(multiplier) >> (shift & 31)) * 2 + egress as u32
     }
@@ -302,7 +296,6 @@ pub const HINTS_PER_FLOW: u32 = 2;
 /// Fibonacci hashing: queue pair numbers are mostly consecutive, and multiplication by the golden ratio
 /// spreads them over the upper bits more evenly than a random hash.
 #[inline(always)]
-#[must_use]
 pub const fn hint_of(src: u32, dst: u32, dest_qp: u32, link: u16) -> u32 {
     let between = (src ^ dst.rotate_left(9) ^ ((link as u32) << 4)).wrapping_mul(0x85EB_CA6B);
     dest_qp.wrapping_add(between ^ (between >> 16)).wrapping_mul(0x9E37_79B9)

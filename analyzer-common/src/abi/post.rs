@@ -98,7 +98,6 @@ pub struct PostWindow {
 }
 
 /// Class of a message's length.
-#[must_use]
 pub const fn size_class(length: u64) -> usize {
     if length <= 1 {
         return 0;

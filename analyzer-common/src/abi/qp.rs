@@ -139,7 +139,6 @@ pub mod command {
     pub const EXTENSION: u32 = 24 + 232 + 16;
 
     /// True for the commands that are recorded.
-    #[must_use]
     pub const fn is_followed(opcode: u16) -> bool {
         matches!(opcode, CREATE | DESTROY | RST2INIT | INIT2RTR | RTR2RTS | RTS2RTS | TO_ERR | TO_RST)
     }
@@ -201,7 +200,6 @@ impl Call {
     pub const WORDS: usize = 5;
 
     /// From the words of its memory.
-    #[must_use]
     pub const fn from_words([qp, attr, time_ns, mask, kind]: [u64; Self::WORDS]) -> Self {
         Self { qp, attr, time_ns, mask, kind }
     }

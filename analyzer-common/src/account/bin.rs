@@ -28,7 +28,6 @@ pub struct Bins {
 impl Bins {
     /// Start of the bin that contains a time.
     #[inline(always)]
-    #[must_use]
     pub const fn start(self, now_ns: u64) -> u64 {
         let length = if self.length_ns == 0 { 1 } else { self.length_ns };
         now_ns.wrapping_sub(now_ns.wrapping_add(self.phase_ns) % length)
@@ -150,31 +149,26 @@ impl FlowBin {
     }
 
     /// True if the flow has an open message.
-    #[must_use]
     pub fn message_is_open(&self) -> bool {
         OpenMessage::from_parts(self.message_bytes, self.message_flags).is_open()
     }
 
     /// Bytes of data packets.
-    #[must_use]
     pub fn data_bytes(&self) -> u32 {
         self.bytes.saturating_sub(self.control_bytes)
     }
 
     /// Bytes of data packets that are not retransmissions.
-    #[must_use]
     pub fn fresh_bytes(&self) -> u32 {
         self.data_bytes().saturating_sub(self.repeat_bytes)
     }
 
     /// Data packets among the packets of this record.
-    #[must_use]
     pub fn data_packets(&self) -> u16 {
         self.packets.saturating_sub(u16::from(self.control))
     }
 
     /// The data of this record as a flowlet; `None` without data.
-    #[must_use]
     pub fn data(&self) -> Option<Flowlet> {
         let at = |offset: u32| self.start_ns.saturating_add(u64::from(offset & OFFSET).saturating_sub(1));
         (self.first & OFFSET != 0).then(|| Flowlet {
@@ -187,7 +181,6 @@ impl FlowBin {
     }
 
     /// True if `later` is a later state of this record.
-    #[must_use]
     pub fn is_part_of(&self, later: &Self) -> bool {
         let first = self.first & OFFSET;
         self.start_ns == later.start_ns
@@ -229,14 +222,12 @@ impl PsnAt {
 
     /// Encodes a PSN and a time.
     #[inline(always)]
-    #[must_use]
     pub const fn new(psn: u32, now_ns: u64) -> Self {
         let psn = (psn & OFFSET) as u64;
         Self(Self::SET | psn << Self::PSN_SHIFT | now_ns >> Self::TIME_SHIFT & Self::TIME)
     }
 
     /// PSN and time, which is at most 39 hours before `now_ns`; `None` if there is none.
-    #[must_use]
     pub fn get(self, now_ns: u64) -> Option<(u32, u64)> {
         if self.0 & Self::SET == 0 {
             return None;
@@ -272,7 +263,6 @@ impl LastExchange {
 
     /// True if a packet is data that expects a response.
     #[inline(always)]
-    #[must_use]
     pub fn expects_response(frame: &Frame, op: Op) -> bool {
         Flowlet::is_data(op) && (frame.ack_req || op.has(Op::READ_REQUEST))
     }

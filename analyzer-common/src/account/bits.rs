@@ -16,7 +16,6 @@ static LENGTHS: [u8; 256] = {
 /// BPF has no instruction to count leading zeros. The compiler's replacement takes some 25 instructions, a
 /// table lookup less.
 #[inline(always)]
-#[must_use]
 pub(super) fn bit_length(number: u32) -> u32 {
     let shift = if number >= 1 << 16 {
         if number >= 1 << 24 { 24 } else { 16 }

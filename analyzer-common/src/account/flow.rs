@@ -29,7 +29,6 @@ pub struct FlowKey {
 impl FlowKey {
     /// The flow that `frame` belongs to on `link`.
     #[inline(always)]
-    #[must_use]
     pub const fn of(frame: &Frame, link: u16) -> Self {
         Self { src: frame.src, dst: frame.dst, dest_qp: frame.dest_qp, link, family: frame.family, pad: 0 }
     }
@@ -149,7 +148,6 @@ impl Rare {
     };
 
     /// The PSN sequence of responses, restricted to certain gaps: at most one gap per missing PSN.
-    #[must_use]
     pub fn responses_missing(&self) -> PsnTrack {
         let PsnTrack { gaps, .. } = self.psn_responses;
         PsnTrack { gaps: gaps.min(self.response_holes), missing: self.response_holes, ..self.psn_responses }
@@ -263,7 +261,6 @@ impl<O, R> FlowCounters<O, R> {
     }
 
     /// All packets by ECN codepoint: not-ECT, ECT(1), ECT(0), CE. All zero for RoCEv1.
-    #[must_use]
     pub fn ecn(&self) -> [u64; 4] {
         core::array::from_fn(|i| self.ecn_data[i] + self.ecn_control[i])
     }
@@ -492,43 +489,36 @@ fn datagram<O, R>(stats: &mut FlowCounters<O, R>, frame: &Frame, outcome: &mut O
 
 impl<O, R> FlowCounters<O, R> {
     /// The outermost VLAN id: 0 for untagged, `None` if unknown.
-    #[must_use]
     pub fn vlan_id(&self) -> Option<u16> {
         (self.vlan != VLAN_UNKNOWN).then_some(self.vlan)
     }
 
     /// The second VLAN id: 0 without one, `None` if unknown.
-    #[must_use]
     pub fn inner_vlan_id(&self) -> Option<u16> {
         (self.inner_vlan != VLAN_UNKNOWN && self.roce_version != 0).then_some(self.inner_vlan)
     }
 
     /// Service level and virtual lane of the first packet; `None` without a link layer of InfiniBand.
-    #[must_use]
     pub fn lane(&self) -> Option<Lane> {
         (self.roce_version == 0).then(|| Lane::of(self.inner_vlan))
     }
 
     /// The priority code point; `None` without a tag.
-    #[must_use]
     pub fn priority(&self) -> Option<u8> {
         (self.pcp != PCP_NONE).then_some(self.pcp)
     }
 
     /// Packets of the opcode [`CNP`](crate::wire::opcode::CNP); those of InfiniBand are in the overflow table.
-    #[must_use]
     pub const fn cnps_of_roce(&self) -> u64 {
         if self.roce_version == 0 { 0 } else { self.cnp_packets }
     }
 
     /// Packets with the source port `src_port`.
-    #[must_use]
     pub fn first_port_packets(&self) -> u64 {
         self.packets.saturating_sub(self.other_port_packets)
     }
 
     /// Bytes of the packets with the source port `src_port`.
-    #[must_use]
     pub fn first_port_bytes(&self) -> u64 {
         self.bytes.saturating_sub(self.other_port_bytes)
     }

@@ -31,7 +31,6 @@ impl Flowlet {
     /// True if packets of this opcode are data: requests and responses with data or for data, not
     /// acknowledgements or CNPs.
     #[inline(always)]
-    #[must_use]
     pub fn is_data(op: Op) -> bool {
         op.only(Op::KNOWN, Op::ACKNOWLEDGE | Op::CNP)
     }

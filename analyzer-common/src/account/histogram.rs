@@ -19,7 +19,6 @@ const COARSE_BITS: u32 = 1;
 
 /// The bucket of a time in nanoseconds.
 #[inline(always)]
-#[must_use]
 pub fn bucket(ns: u64) -> usize {
     if ns < 1 << FIRST_OCTAVE {
         return 0;
@@ -35,7 +34,6 @@ pub fn bucket(ns: u64) -> usize {
 
 /// The bucket of a message completion time in nanoseconds, below [`COMPLETION_BUCKETS`].
 #[inline(always)]
-#[must_use]
 pub fn completion_bucket(ns: u64) -> usize {
     let fine = bucket(ns);
     if fine == 0 { 0 } else { 1 + ((fine - 1) >> (SUB_BITS - COARSE_BITS)) }
@@ -43,7 +41,6 @@ pub fn completion_bucket(ns: u64) -> usize {
 
 /// A bucket of [`bounds`] with the typical time of a message completion bucket: at most 21 % from each of
 /// its times.
-#[must_use]
 pub const fn typical_bucket(completion_bucket: usize) -> usize {
     const OPEN: usize = COMPLETION_BUCKETS - 1;
     match completion_bucket {
@@ -54,7 +51,6 @@ pub const fn typical_bucket(completion_bucket: usize) -> usize {
 }
 
 /// Bounds of a bucket in nanoseconds: inclusive lower, exclusive upper.
-#[must_use]
 pub const fn bounds(bucket: usize) -> (u64, u64) {
     if bucket == 0 {
         return (0, 1 << FIRST_OCTAVE);

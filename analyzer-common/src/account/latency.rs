@@ -157,14 +157,12 @@ impl RetxRun {
 
     /// PSN of the first packet.
     #[inline(always)]
-    #[must_use]
     pub const fn first_psn(&self) -> u32 {
         self.first & MASK24
     }
 
     /// Properties of the first packet's opcode.
     #[inline(always)]
-    #[must_use]
     pub fn op(&self) -> Op {
         Op::of((self.first >> 24) as u8)
     }
@@ -174,7 +172,6 @@ impl RetxRun {
 
     /// True if a packet with this opcode and PSN continues the run.
     #[inline(always)]
-    #[must_use]
     pub fn continues_with(&self, op: Op, psn: u32, now: u64) -> bool {
         self.packets != 0
             && now.wrapping_sub(self.end_ns) < Self::PAUSE_NS
@@ -205,7 +202,6 @@ impl Latency {
     };
 
     /// Number of outstanding requests that can still be timed.
-    #[must_use]
     pub fn outstanding(&self) -> u64 {
         self.ring.iter().filter(|entry| is_timeable(**entry)).count() as u64
     }
@@ -305,21 +301,18 @@ const _: () = assert!(size_of::<Latency>() == 3840);
 
 /// True if a ring entry is a request whose response will be a sample.
 #[inline(always)]
-#[must_use]
 pub const fn is_timeable(entry: u64) -> bool {
     entry != 0 && entry & REPEATED == 0
 }
 
 /// True if a packet is a request that expects a response.
 #[inline(always)]
-#[must_use]
 pub fn is_timed(op: Op, ack_req: bool) -> bool {
     op.has(Op::RELIABLE) & (ack_req | op.has(Op::NEEDS_RESPONSE))
 }
 
 /// The class of a timed request, or [`CLASS_NONE`].
 #[inline(always)]
-#[must_use]
 pub fn class_of(op: Op, ack_req: bool) -> u32 {
     if is_timed(op, ack_req) {
         if op.has(Op::READ_REQUEST) {
@@ -337,7 +330,6 @@ pub fn class_of(op: Op, ack_req: bool) -> u32 {
 /// The last PSN that a packet with this opcode, PSN and AETH (or [`UNKNOWN`]) acknowledges, or [`UNKNOWN`]
 /// if it acknowledges none. A NAK acknowledges the PSNs before the one it names.
 #[inline(always)]
-#[must_use]
 pub fn acked_psn(op: Op, psn: u32, aeth: u32) -> u32 {
     const KIND: u32 = 0x6000_0000;
     if !op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {
@@ -357,7 +349,6 @@ pub fn acked_psn(op: Op, psn: u32, aeth: u32) -> u32 {
 ///
 /// The end of a message does not change it: after that comes a packet that begins one, or PSNs are missing.
 #[inline(always)]
-#[must_use]
 pub fn begun(op: Op, duplicate_psn: bool, broken: bool, before: u64, now: u64) -> u64 {
     if duplicate_psn || !op.has(Op::REQUEST) {
         before
@@ -374,7 +365,6 @@ pub fn begun(op: Op, duplicate_psn: bool, broken: bool, before: u64, now: u64) -
 /// from its first packet to this one below. 0: it ends none, or `begun_ns`, when the flow's open message
 /// [began](begun), is unknown. READs and atomics are known by their class.
 #[inline(always)]
-#[must_use]
 pub fn ended_message(opcode: u8, op: Op, begun_ns: u64, now: u64) -> u32 {
     let operation = Operation::of(opcode) as u32;
     if !op.has(Op::ENDS) || operation > Operation::Send as u32 {
@@ -477,7 +467,6 @@ pub struct Response {
 impl Response {
     /// A packet that acknowledges the PSNs up to `acked`.
     #[inline(always)]
-    #[must_use]
     pub fn of(opcode: u8, op: Op, acked: u32) -> Self {
         let ends_read =
             op.has(Op::RESPONSE | Op::ENDS) && Operation::of(opcode) as u8 == Operation::Read as u8;

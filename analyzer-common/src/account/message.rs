@@ -17,7 +17,6 @@ pub type FrameSizes = [u64; FRAME_ENDS.len()];
 
 /// The bucket of a frame length.
 #[inline(always)]
-#[must_use]
 pub fn frame_bucket(len: u32) -> usize {
     let over = |at: usize| usize::from(len > FRAME_ENDS[at]);
     // A decision tree: four comparisons per packet instead of nine.
@@ -58,7 +57,6 @@ impl MessageCounts {
     pub const NONE: Self = Self { packets: 0, payload_bytes: 0, sizes: [0; SIZE_BUCKETS], size_unknown: 0 };
 
     /// Completed messages, without retransmissions.
-    #[must_use]
     pub fn messages(&self) -> u64 {
         self.sizes.iter().sum::<u64>() + self.size_unknown
     }
@@ -100,7 +98,6 @@ pub struct MessagePacket {
 impl MessagePacket {
     /// Properties of a parsed frame.
     #[inline(always)]
-    #[must_use]
     pub const fn of(frame: &Frame) -> Self {
         Self { opcode: frame.opcode, payload: frame.payload, dma_len: frame.dma_len }
     }
@@ -127,20 +124,17 @@ impl OpenMessage {
 
     /// Encodes the state as numbers.
     #[inline(always)]
-    #[must_use]
     pub const fn parts(self) -> (u32, u8) {
         (self.bytes, self.flags)
     }
 
     /// Decodes the state from the numbers of [`OpenMessage::parts`].
     #[inline(always)]
-    #[must_use]
     pub const fn from_parts(bytes: u32, flags: u8) -> Self {
         Self { bytes, flags }
     }
 
     /// True if a message has started and not ended.
-    #[must_use]
     pub fn is_open(&self) -> bool {
         self.flags & Self::STARTED != 0
     }

@@ -31,7 +31,6 @@ impl Event {
 
     /// Of the skipped PSNs, those that are certainly missing according to these events.
     #[inline(always)]
-    #[must_use]
     pub const fn certain(events: u16, skipped: u32) -> u32 {
         match (events & Self::GAP, events & Self::EDGE) {
             (0, _) => 0,
@@ -96,7 +95,6 @@ impl PackedOutcome {
 
     /// Packs an outcome for [`PackedOutcome::unpack`].
     #[inline(always)]
-    #[must_use]
     pub const fn of(outcome: Outcome) -> Self {
         let bits = outcome.events as u32
             | (outcome.other_port as u32 * Self::OTHER_PORT)
@@ -108,7 +106,6 @@ impl PackedOutcome {
 
     /// Unpacks the outcome.
     #[inline(always)]
-    #[must_use]
     pub const fn unpack(self) -> Outcome {
         Outcome {
             events: self.bits as u16,

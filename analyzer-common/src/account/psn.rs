@@ -45,7 +45,6 @@ impl Span {
     /// Span of a READ request of `dma_len` bytes (or [`UNKNOWN`]) with a path MTU of `mtu` bytes (0:
     /// unknown).
     #[inline(always)]
-    #[must_use]
     pub const fn of_read(dma_len: u32, mtu: u32) -> Self {
         const SMALLEST_MTU: u32 = 256;
         if dma_len == UNKNOWN {

@@ -13,7 +13,6 @@ pub const GSI_QP: u32 = 1;
 
 /// Number of PSNs from one to another, in the order in which a sender uses them.
 #[inline]
-#[must_use]
 pub const fn psn_distance(from: u32, to: u32) -> u32 {
     to.wrapping_sub(from) & MASK24
 }
@@ -32,71 +31,60 @@ pub struct Bth(pub [u8; LEN]);
 impl Bth {
     /// Operation code: three bits of transport, five of operation.
     #[inline(always)]
-    #[must_use]
     pub const fn opcode(&self) -> u8 {
         self.0[0]
     }
 
     /// Solicited event bit (`SE`) of the BTH.
-    #[must_use]
     pub const fn solicited(&self) -> bool {
         self.0[1] & 0x80 != 0
     }
 
     /// Migration state bit (`MigReq`) of the BTH.
-    #[must_use]
     pub const fn migreq(&self) -> bool {
         self.0[1] & 0x40 != 0
     }
 
     /// Padding bytes after the payload, to a multiple of four: 0 to 3.
     #[inline(always)]
-    #[must_use]
     pub const fn pad(&self) -> u8 {
         (self.0[1] >> 4) & 3
     }
 
     /// Transport header version; 0 in all known versions.
-    #[must_use]
     pub const fn version(&self) -> u8 {
         self.0[1] & 0x0F
     }
 
     /// Partition key (`P_Key`) of the BTH.
-    #[must_use]
     pub const fn pkey(&self) -> u16 {
         u16::from_be_bytes([self.0[2], self.0[3]])
     }
 
     /// Forward explicit congestion notification (FECN). Unused by RoCEv2 data packets.
-    #[must_use]
     pub const fn fecn(&self) -> bool {
         self.0[4] & 0x80 != 0
     }
 
     /// Backward explicit congestion notification (BECN): set in CNPs.
-    #[must_use]
     pub const fn becn(&self) -> bool {
         self.0[4] & 0x40 != 0
     }
 
     /// Destination queue pair number, 24 bits.
     #[inline(always)]
-    #[must_use]
     pub const fn dest_qp(&self) -> u32 {
         u32::from_be_bytes([0, self.0[5], self.0[6], self.0[7]])
     }
 
     /// AckReq: the sender requests an acknowledgement.
     #[inline(always)]
-    #[must_use]
     pub const fn ack_req(&self) -> bool {
         self.0[8] & 0x80 != 0
     }
 
     /// Packet sequence number, 24 bits.
     #[inline(always)]
-    #[must_use]
     pub const fn psn(&self) -> u32 {
         u32::from_be_bytes([0, self.0[9], self.0[10], self.0[11]])
     }

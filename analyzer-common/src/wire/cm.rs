@@ -109,7 +109,6 @@ const ATTRIBUTE_SIDR_REQ: u16 = 0x0017;
 const ATTRIBUTE_SIDR_REP: u16 = 0x0018;
 
 /// Reads the message behind the BTH at `bth_offset`. `None` for other or truncated messages.
-#[must_use]
 pub fn read(bytes: &impl Bytes, bth_offset: usize) -> Option<Message> {
     let [opcode] = bytes.get::<1>(bth_offset)?;
     if !Op::of(opcode).has(Op::DETH) {
@@ -153,7 +152,6 @@ pub fn read(bytes: &impl Bytes, bth_offset: usize) -> Option<Message> {
 }
 
 /// The reason code of a REJ in words (IBTA 12.6.7.2); `None` for reserved codes.
-#[must_use]
 pub const fn reason(code: u16) -> Option<&'static str> {
     Some(match code {
         1 => "no QP available",
@@ -195,7 +193,6 @@ pub const fn reason(code: u16) -> Option<&'static str> {
 }
 
 /// The status of a SIDR_REP in words (IBTA 12.11.2.1); `None` for success and reserved values.
-#[must_use]
 pub const fn sidr_status(status: u8) -> Option<&'static str> {
     Some(match status {
         1 => "service ID not supported",
@@ -208,7 +205,6 @@ pub const fn sidr_status(status: u8) -> Option<&'static str> {
 }
 
 /// The port of a service ID of the RDMA connection manager, with the name of its port space; `None` for other IDs.
-#[must_use]
 pub const fn port(service_id: u64) -> Option<(&'static str, u16)> {
     let space = match service_id >> 16 {
         0x0106 => "TCP",

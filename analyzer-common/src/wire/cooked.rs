@@ -31,7 +31,6 @@ fn direction(packet_type: u16) -> PacketDirection {
 }
 
 /// Version 1 (LINKTYPE 113), 16 bytes. `None` if truncated.
-#[must_use]
 pub fn sll(bytes: &impl Bytes) -> Option<Cooked> {
     const LEN: usize = 16;
     let h = bytes.get::<LEN>(0)?;
@@ -44,7 +43,6 @@ pub fn sll(bytes: &impl Bytes) -> Option<Cooked> {
 }
 
 /// Version 2 (LINKTYPE 276), 20 bytes. `None` if truncated.
-#[must_use]
 pub fn sll2(bytes: &impl Bytes) -> Option<Cooked> {
     const LEN: usize = 20;
     let h = bytes.get::<LEN>(0)?;

@@ -14,7 +14,6 @@ use super::tunnel;
 ///
 /// For the kernel programs, which see every packet of an interface and must cost other traffic little.
 #[inline(always)]
-#[must_use]
 pub fn not_roce(bytes: &impl Bytes) -> Option<SkipReason> {
     // Up to the end of a UDP header behind an IPv4 header without options.
     let h = bytes.get::<42>(0)?;

@@ -42,7 +42,6 @@ impl Entry {
 
     /// The header that an ethertype names, e.g. in a cooked capture.
     #[inline(always)]
-    #[must_use]
     pub const fn ethertype(ethertype: u16) -> Self {
         Self(ethertype as u32)
     }
@@ -64,7 +63,6 @@ pub struct Meta {
 impl Meta {
     /// Those of a frame that begins with its Ethernet header, with every tag in its bytes.
     #[inline(always)]
-    #[must_use]
     pub const fn ethernet(wire_len: u32) -> Self {
         Self { entry: Entry::ETHERNET, offset: 0, wire_len, tag: Tag::NONE }
     }
@@ -82,7 +80,6 @@ impl Tag {
 
     /// A tag with this tag control information.
     #[inline(always)]
-    #[must_use]
     pub const fn tci(tci: u16) -> Self {
         Self(tci as u32)
     }
@@ -201,7 +198,6 @@ pub enum Encap {
 
 impl Encap {
     /// Name of the encapsulation in reports.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Vxlan => "vxlan",
@@ -217,7 +213,6 @@ impl Encap {
     }
 
     /// Decodes one byte of [`Frame::encap`].
-    #[must_use]
     pub const fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::Vxlan,

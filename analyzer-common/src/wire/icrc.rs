@@ -26,7 +26,6 @@ fn feed(crc: u32, bytes: &[u8]) -> u32 {
 
 /// True if the ICRC of a packet is correct. `None` if it cannot be checked: the frame is truncated or a
 /// fragment, or its lengths are contradictory.
-#[must_use]
 pub fn check(bytes: &[u8], frame: &Frame) -> Option<bool> {
     if frame.icrc_offset == UNKNOWN {
         return None;

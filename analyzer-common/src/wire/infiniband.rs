@@ -46,13 +46,11 @@ impl Lane {
 
     /// As [`super::Frame::inner_vlan`].
     #[inline(always)]
-    #[must_use]
     pub const fn inner_vlan(self) -> u16 {
         Self::MARK | (self.service_level as u16) << 4 | self.virtual_lane as u16
     }
 
     /// The lane in [`super::Frame::inner_vlan`] of an InfiniBand packet.
-    #[must_use]
     pub const fn of(inner_vlan: u16) -> Self {
         Self { service_level: (inner_vlan >> 4 & 15) as u8, virtual_lane: (inner_vlan & 15) as u8 }
     }

@@ -43,7 +43,6 @@ pub enum Layer {
 
 impl Layer {
     /// Short lower-case name, as in tshark where it has one.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ethernet => "eth",

@@ -48,35 +48,30 @@ impl Op {
 
     /// Properties of opcode `code`.
     #[inline(always)]
-    #[must_use]
     pub fn of(code: u8) -> Self {
         Self(TABLE[code as usize])
     }
 
     /// True if all of `bits` are set.
     #[inline(always)]
-    #[must_use]
     pub const fn has(self, bits: u32) -> bool {
         self.0 & bits == bits
     }
 
     /// True if all of `bits` are set and none of `others`.
     #[inline(always)]
-    #[must_use]
     pub const fn only(self, bits: u32, others: u32) -> bool {
         self.0 & (bits | others) == bits
     }
 
     /// The properties among `bits`, as a number: for kernel programs, where a comparison is a branch.
     #[inline(always)]
-    #[must_use]
     pub const fn bits(self, bits: u32) -> u32 {
         self.0 & bits
     }
 
     /// True if any of `bits` is set.
     #[inline(always)]
-    #[must_use]
     pub const fn any(self, bits: u32) -> bool {
         self.0 & bits != 0
     }
@@ -84,14 +79,12 @@ impl Op {
     /// Length of the extended headers between BTH and payload, in bytes. Only meaningful with
     /// [`Op::KNOWN`].
     #[inline(always)]
-    #[must_use]
     pub const fn ext_len(self) -> u32 {
         self.0 & EXT_MASK
     }
 
     /// Offset of the RETH behind the BTH (an XRCETH or a FETH may precede it).
     #[inline(always)]
-    #[must_use]
     pub const fn reth_offset(self) -> usize {
         ((self.0 >> 24) & 0xF) as usize
     }
@@ -199,7 +192,6 @@ impl Operation {
 
     /// Operation that packets of opcode `code` belong to.
     #[inline(always)]
-    #[must_use]
     pub fn of(code: u8) -> Self {
         OPERATIONS[code as usize]
     }
@@ -226,7 +218,6 @@ static OPERATIONS: [Operation; 256] = {
 };
 
 /// Name in reports of an opcode's transport.
-#[must_use]
 pub const fn transport(code: u8) -> &'static str {
     match code >> 5 {
         0 => "RC",

@@ -88,7 +88,6 @@ impl SkipReason {
     ];
 
     /// Name in reports (`totals.skipped`).
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Arp => "arp",
@@ -118,7 +117,6 @@ impl SkipReason {
     }
 
     /// One-line explanation for help texts and docs/metrics.md.
-    #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Arp => "ARP",

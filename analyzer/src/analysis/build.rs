@@ -26,7 +26,6 @@ impl Facts {
     /// The facts of everything counted up to `sample`.
     ///
     /// The same counts give the same facts, whatever the order of the sample's flows.
-    #[must_use]
     pub fn of(sample: &Sample, options: &Options) -> Self {
         let mut facts = Self::but_flows(sample, options);
         facts.flows = flows(sample);
@@ -395,7 +394,6 @@ fn dscp(link: Option<&ByDscp>) -> Vec<Dscp> {
 }
 
 /// Balance of the links that share a load: [`Facts::imbalance`] alone.
-#[must_use]
 pub fn compare_links(sample: &Sample, options: &Options) -> Vec<Imbalance> {
     imbalances(sample, &sums(sample), options)
 }

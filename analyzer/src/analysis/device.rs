@@ -217,14 +217,12 @@ fn all_hidden(sample: &Sample) -> bool {
 
 impl Device {
     /// Device and port, such as `mlx5_0/1`.
-    #[must_use]
     pub fn label(&self) -> String {
         let port = self.port.map_or_else(String::new, |port| format!("/{port}"));
         format!("{}{port}", self.name)
     }
 
     /// All known queue pairs, also those that are not listed.
-    #[must_use]
     pub fn every_qp(&self) -> impl DoubleEndedIterator<Item = &DeviceQp> {
         self.qps.iter().chain(&self.unlisted)
     }
@@ -236,7 +234,6 @@ impl Device {
 
     /// Reason why a queue pair is over: that of its driver, else its latest fatal event, of which that of a query says
     /// least, else its latest event.
-    #[must_use]
     pub fn end_reason<'a>(&'a self, qp: &'a DeviceQp) -> Option<&'a str> {
         let says = |event: &&QpEvent| {
             (event.reason.is_some(), event.is_death(), event.event != TO_ERROR, event.time_ns)
@@ -252,7 +249,6 @@ impl Device {
     }
 
     /// The place of its interface; see [`devices::place`].
-    #[must_use]
     pub fn place(&self) -> Option<String> {
         devices::place(
             self.interface.as_deref(),
@@ -552,7 +548,6 @@ pub(super) fn neighbours(sample: &Sample, number: u16) -> Vec<Neighbour> {
 }
 
 /// The worst coverage of all ports; `None` where none is known.
-#[must_use]
 pub fn worst(coverage: &[Coverage]) -> Option<f64> {
     coverage.iter().filter_map(|one| one.ratio).reduce(f64::min)
 }

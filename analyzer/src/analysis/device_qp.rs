@@ -126,19 +126,16 @@ pub struct DeviceQp {
 
 impl DeviceQp {
     /// Stands before the numbers of packets sent and received where they are lower bounds.
-    #[must_use]
     pub fn packets_mark(&self) -> &'static str {
         if self.ambiguous_readings.unwrap_or(0) > 0 { "≥ " } else { "" }
     }
 
     /// Packets sent, if they are known exactly.
-    #[must_use]
     pub fn exactly_sent(&self) -> Option<u64> {
         self.sent_packets.filter(|_| self.ambiguous_readings.unwrap_or(0) == 0)
     }
 
     /// Source of the numbers of packets: the kernel's list where no context was read. `None`: they are not known.
-    #[must_use]
     pub fn packets_source(&self) -> Option<QpSource> {
         self.sent_packets.or(self.received_packets)?;
         let of = |name| self.figure_sources.get(name).copied();
@@ -146,13 +143,11 @@ impl DeviceQp {
     }
 
     /// Packets sent and received, as far as known.
-    #[must_use]
     pub fn moved_packets(&self) -> u64 {
         self.sent_packets.unwrap_or(0).saturating_add(self.received_packets.unwrap_or(0))
     }
 
     /// Place in a list from the greatest on: by trouble, those that exist before those that ended, then by packets.
-    #[must_use]
     pub fn rank(&self) -> (FaultRank, bool, u64) {
         (self.fault_rank(), !self.control.is_over(), self.moved_packets())
     }

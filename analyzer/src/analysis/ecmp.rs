@@ -74,7 +74,6 @@ pub struct Case {
 }
 
 /// The what-if for any number of uplinks, whatever the options say.
-#[must_use]
 pub fn what_if(sample: &Sample, uplinks: u32) -> Ecmp {
     ecmp(sample, &Weights::of(sample), uplinks)
 }
@@ -152,7 +151,6 @@ fn sides(sample: &Sample, tuples: &[Weight]) -> Vec<Side> {
 }
 
 /// A case of the what-if as people read it; `None` for what is none.
-#[must_use]
 pub fn in_words(case: &str) -> Option<String> {
     match case {
         "as_seen" => Some("as it is now".to_owned()),

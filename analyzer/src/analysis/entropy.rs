@@ -29,7 +29,6 @@ pub struct Spread {
 impl Spread {
     /// The spread of the data that `sample` has counted: of the flows that carry payload. ACKs go back on as many ports
     /// as data came, and ECMP has the data to balance.
-    #[must_use]
     pub fn of_data(sample: &Sample) -> Self {
         let (mut sums, unattributed) = sums_of(sample, Unit::FiveTuple);
         sums.retain(|sum| sum.with_payload);
@@ -37,7 +36,6 @@ impl Spread {
     }
 
     /// The spread of the packets on each link, both directions, by its name. Bytes without a 5-tuple are left out.
-    #[must_use]
     pub fn by_link(sample: &Sample) -> BTreeMap<&str, Self> {
         let (sums, _) = sums_of(sample, Unit::FiveTuple);
         let mut links: BTreeMap<&str, Vec<Weight>> = BTreeMap::new();
@@ -78,7 +76,6 @@ impl Spread {
     }
 
     /// Entropy and related figures of these 5-tuples.
-    #[must_use]
     pub fn entropy(&self) -> Entropy {
         let five_tuples = self.tuples.len() as u64;
         let source_ports = self.tuples.iter().map(|(_, port, _)| port).collect::<BTreeSet<_>>().len() as u64;

@@ -26,13 +26,11 @@ pub struct FaultRank {
 
 impl FaultRank {
     /// True if there is any.
-    #[must_use]
     pub fn any(&self) -> bool {
         *self > Self::default()
     }
 
     /// Lost packets, and what repaired loss: a CNP or a mark is no error.
-    #[must_use]
     pub const fn errors(&self) -> u64 {
         self.lost.saturating_add(self.recovery)
     }
@@ -40,7 +38,6 @@ impl FaultRank {
 
 impl Flow {
     /// What goes wrong in it.
-    #[must_use]
     pub fn fault_rank(&self) -> FaultRank {
         let sequences = [(self.psn, self.loss.get()), (counted_responses(self), self.loss_responses.get())];
         let sum = |known: fn(&Loss) -> u64, raw: fn(&Psn) -> u64| -> u64 {
@@ -63,7 +60,6 @@ impl Flow {
 
 impl DeviceQp {
     /// What goes wrong in it.
-    #[must_use]
     pub fn fault_rank(&self) -> FaultRank {
         let broken = match (self.control.end, self.state) {
             (Some(ERROR), _) => 2,

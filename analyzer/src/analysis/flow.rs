@@ -16,7 +16,6 @@ use crate::util::shared::Shared;
 
 impl Flow {
     /// True if the flow belongs to an unreliable connection (UC), which retransmits nothing.
-    #[must_use]
     pub fn is_uc(&self) -> bool {
         self.opcodes.iter().all(|opcode| opcode.code >> 5 == TRANSPORT_UC)
     }
@@ -27,38 +26,32 @@ impl Flow {
     }
 
     /// Loss of the requests and of the responses; `None` where it is not known.
-    #[must_use]
     pub fn losses(&self) -> [Option<Loss>; 2] {
         [self.loss.get(), self.loss_responses.get()]
     }
 
     /// Sum of a figure over the loss of the requests and of the responses, as far as it is known.
-    #[must_use]
     pub fn losses_sum(&self, of: impl Fn(&Loss) -> u64) -> u64 {
         // Of what arrived once and in order each figure is 0.
         [&self.loss, &self.loss_responses].into_iter().filter_map(|loss| loss.other()).map(of).sum()
     }
 
     /// Packets that the capture shows twice.
-    #[must_use]
     pub fn duplicates(&self) -> DuplicateCounts {
         self.duplicates.as_deref().copied().unwrap_or_default()
     }
 
     /// Bytes, each packet once though the capture may show some twice.
-    #[must_use]
     pub fn bytes_dedup(&self) -> u64 {
         self.bytes.saturating_sub(self.duplicates().bytes)
     }
 
     /// RNR NAKs, each once though the capture may show some twice.
-    #[must_use]
     pub fn rnr_naks_dedup(&self) -> u64 {
         self.ack.rnr_naks.saturating_sub(self.duplicates().rnr_naks)
     }
 
     /// NAKs by code, duplicates excluded.
-    #[must_use]
     pub fn naks_dedup(&self) -> Naks {
         let naks = &self.ack.naks;
         let counted = [
@@ -73,19 +66,16 @@ impl Flow {
     }
 
     /// CNPs, duplicates excluded.
-    #[must_use]
     pub fn cnps_dedup(&self) -> u64 {
         self.cnp_packets.saturating_sub(self.duplicates().cnp_packets)
     }
 
     /// True if its sender has retried the same request in vain.
-    #[must_use]
     pub fn is_retried_in_vain(&self) -> bool {
         self.loss.get().is_some_and(|loss| is_in_vain(loss.stuck.or_zero()))
     }
 
     /// The packets that its figures of loss are about, each once: a mirror may show some twice.
-    #[must_use]
     pub fn followed_packets(&self) -> u64 {
         let mirrored = self.losses_sum(|loss| loss.mirrored.or_zero());
         // Those of requests and responses are among them.

@@ -114,7 +114,6 @@ pub struct Load<'a> {
 /// One comparison for each group and each direction in which the group has two links or more: first all links if that
 /// was asked for, then the named groups in their order, then those that were found. If some of all links are on one
 /// path, which shows nothing about balance, those that are parallel are compared too.
-#[must_use]
 pub fn imbalances(links: &[Load<'_>], options: &Options, same_path: &SamePath) -> Vec<Imbalance> {
     let mut all = Vec::new();
     if options.imbalance_all_links {
@@ -260,7 +259,6 @@ impl Windows {
 }
 
 /// Balance of the links of a group over time; `None` if bins were not counted.
-#[must_use]
 pub(super) fn over_time(sample: &Sample, traffic: &Traffic, group: &Imbalance) -> Option<OverTime> {
     let mut windows = windows(sample, traffic, group)?;
     windows.leave_out_below(QUIET);
@@ -326,13 +324,11 @@ pub(super) fn is_named(link: &str, name: &str) -> bool {
 }
 
 /// The rail that the user's names give a link.
-#[must_use]
 pub fn rail_of<'a>(link: &str, rails: &'a [(String, String)]) -> Option<&'a str> {
     rails.iter().rfind(|(interface, _)| is_named(link, interface)).map(|(_, rail)| rail.as_str())
 }
 
 /// The names in `names` that no link of the sample has, for a notice to the user.
-#[must_use]
 pub fn unknown_names<'a>(sample: &Sample, names: impl IntoIterator<Item = &'a String>) -> Vec<String> {
     let mut names: Vec<String> = names.into_iter().cloned().collect();
     names.retain(|name| !sample.links.iter().any(|link| is_named(&link.name, name)));

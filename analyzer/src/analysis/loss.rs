@@ -264,7 +264,6 @@ impl Downstream {
 
 impl Loss {
     /// Retransmissions, repeated READ requests included. Unit: packets.
-    #[must_use]
     pub fn retransmissions(&self) -> u64 {
         self.retransmitted + self.rereads.or_zero()
     }
@@ -397,7 +396,6 @@ pub struct FlowIcrc(Option<Checked>);
 
 impl FlowIcrc {
     /// The check; `None` where it is not made.
-    #[must_use]
     pub fn get(&self) -> Option<Icrc> {
         self.0.clone().map(Icrc::from)
     }

@@ -86,7 +86,6 @@ pub use spray::Spray;
 pub use taps::{BetweenTaps, DelayChange, DelayPoint, LostLarge, TapFlow};
 
 /// A link in words: its name without the suffix of a capture file, and its direction.
-#[must_use]
 pub fn link_name(name: &str, direction: Option<Direction>) -> String {
     let name = plain(&tap_name(name));
     match direction {
@@ -128,7 +127,6 @@ pub struct Options {
 }
 
 /// The name of a direction in the report.
-#[must_use]
 pub const fn direction_name(direction: Direction) -> &'static str {
     match direction {
         Direction::Ingress => "ingress",

@@ -59,7 +59,6 @@ impl NakCauses {
 
 impl Facts {
     /// Causes of the sequence-error NAKs in a flow of answers.
-    #[must_use]
     pub fn nak_causes(&self, answers: &Flow) -> NakCauses {
         let naks = answers.naks_dedup().psn_sequence_error;
         if naks == 0 {

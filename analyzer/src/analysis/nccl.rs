@@ -138,7 +138,6 @@ pub struct RankQp {
 
 impl NcclRank {
     /// True if the rank differs from the usual: behind, in error, or not running.
-    #[must_use]
     pub fn differs(&self) -> bool {
         let is_usual = matches!(self.state, None | Some(RankState::Running | RankState::Init));
         self.behind > 0 || self.error.is_some() || !is_usual

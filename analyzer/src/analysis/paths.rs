@@ -48,7 +48,6 @@ struct Observation {
 
 impl Overlap {
     /// Finds the flows that `sample` counts on more than one link.
-    #[must_use]
     pub fn of(sample: &Sample) -> Self {
         let mut overlap = Self { observations: Vec::new(), taps: 1 };
         let several = several(sample);
@@ -86,19 +85,16 @@ impl Overlap {
     }
 
     /// True if the packets of flow number `at` of the sample are counted on another link too.
-    #[must_use]
     pub fn is_duplicate(&self, at: usize) -> bool {
         self.speaker(at) != at
     }
 
     /// True if every queue pair is on one link alone.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.observations.is_empty()
     }
 
     /// The flow that speaks for the packets of flow number `at`: the one on the link that saw most of them.
-    #[must_use]
     pub fn speaker(&self, at: usize) -> usize {
         self.observations
             .get(at)
@@ -108,7 +104,6 @@ impl Overlap {
 
     /// The flow that comes first of the queue pair of flow number `at`, whether links share its packets or see the
     /// same.
-    #[must_use]
     pub fn queue_pair(&self, at: usize) -> usize {
         self.observations
             .get(at)
@@ -164,7 +159,6 @@ pub(super) fn parts(sample: &Sample) -> Vec<(usize, u64)> {
 
 /// Pairs of links, the smaller number first, that see packets of the same sequence. Acknowledgements
 /// alone do not distinguish taps and links that share a load.
-#[must_use]
 pub(crate) fn related(sample: &Sample) -> BTreeSet<(u16, u16)> {
     let mut related = BTreeSet::new();
     for observations in several(sample).into_values() {

@@ -14,7 +14,6 @@ fn port_name(link: &LinkSample) -> &str {
 }
 
 /// For each link the first one of the same port.
-#[must_use]
 pub(crate) fn of(links: &[LinkSample]) -> Vec<u16> {
     // Few links have a second direction; those that come by the thousand are files of one direction each.
     let mut first = Map::<&str, u16>::default();
@@ -22,7 +21,6 @@ pub(crate) fn of(links: &[LinkSample]) -> Vec<u16> {
 }
 
 /// The name of a port, and its direction when it has only one.
-#[must_use]
 pub(crate) fn name(links: &[LinkSample], ports: &[u16], port: u16) -> (String, Option<Direction>) {
     let Some(link) = links.get(usize::from(port)) else { return Default::default() };
     if ports.iter().filter(|other| **other == port).count() > 1 {
@@ -33,7 +31,6 @@ pub(crate) fn name(links: &[LinkSample], ports: &[u16], port: u16) -> (String, O
 }
 
 /// True if a flow's link belongs to the port of this name.
-#[must_use]
 pub(crate) fn is_of(link: &str, port: &str) -> bool {
     link.strip_prefix(port).is_some_and(|rest| ["", ":in", ":out"].contains(&rest))
 }

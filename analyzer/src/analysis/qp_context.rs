@@ -36,7 +36,6 @@ pub struct QpContexts {
 
 impl QpContexts {
     /// True unless every query was refused or failed.
-    #[must_use]
     pub fn works(&self) -> bool {
         self.queried > 0 || (self.refused.is_empty() && self.failed == 0)
     }

@@ -48,7 +48,6 @@ pub struct QpPaths {
 
 impl QpPaths {
     /// True if the bytes of each queue pair whose 5-tuple is known are known.
-    #[must_use]
     pub fn is_by_bytes(&self) -> bool {
         self.weighted_by == WeightedBy::Bytes.name()
     }
@@ -85,7 +84,6 @@ pub struct QpPart {
 
 impl QpBalance {
     /// True if loads are bytes.
-    #[must_use]
     pub fn is_by_bytes(&self) -> bool {
         self.weighted_by == WeightedBy::Bytes.name()
     }

@@ -18,7 +18,6 @@ pub struct SamePath {
 impl SamePath {
     /// The interfaces of `sample` of which this holds: the same packets when all links are compared, parallel captures
     /// when the user names no group.
-    #[must_use]
     pub fn of(sample: &Sample, options: &Options) -> Self {
         if !options.imbalance_all_links {
             let parallel = if options.groups.is_empty() { parallel::groups(sample) } else { Vec::new() };
@@ -64,13 +63,11 @@ pub struct Paths {
 
 impl Paths {
     /// Relation of the links of `sample`.
-    #[must_use]
     pub fn of(sample: &Sample, options: &Options) -> Self {
         Self::with(Arc::new(Overlap::of(sample)), sample, options)
     }
 
     /// The same where it is known already what is counted `again`.
-    #[must_use]
     pub fn with(overlap: Arc<Overlap>, sample: &Sample, options: &Options) -> Self {
         Self { overlap, same_path: SamePath::of(sample, options) }
     }

@@ -40,7 +40,6 @@ pub(super) fn steps(sample: &Sample) -> (Option<Steps>, Option<&'static str>) {
 
 impl Steps {
     /// True if other traffic followed the last step, so that the steps hold until then.
-    #[must_use]
     pub fn are_over(&self) -> bool {
         self.ending.unfinished_ratio.is_some_and(|part| part >= steps::OVER)
     }

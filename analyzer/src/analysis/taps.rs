@@ -267,19 +267,16 @@ pub struct BetweenTaps<'a> {
 
 impl BetweenTaps<'_> {
     /// Share of the packets seen at the first tap.
-    #[must_use]
     pub fn ratio(&self) -> f64 {
         share(self.vanished, self.packets())
     }
 
     /// True if more of them may be lost: one in a hundred packets or more could not be compared.
-    #[must_use]
     pub const fn is_lower_bound(&self) -> bool {
         self.not_compared.saturating_mul(100) >= self.packets() && self.not_compared > 0
     }
 
     /// Packets that passed the first tap.
-    #[must_use]
     pub const fn packets(&self) -> u64 {
         self.matched + self.vanished
     }
@@ -328,7 +325,6 @@ impl Facts {
 
     /// Packets lost between taps whose order is known, by taps and hosts. Of several taps in a row each section counts
     /// by itself: a packet lost in one does not reach the next.
-    #[must_use]
     pub fn between_taps(&self) -> Vec<BetweenTaps<'_>> {
         let mut pairs: BTreeMap<(&str, &str, Address, Address), BetweenTaps<'_>> = BTreeMap::new();
         let captures = self.missed();

@@ -49,7 +49,6 @@ pub(crate) struct Uneven {
 /// The longest stretch of windows with `loaded` times the bytes of the mean window or more in which one link of a group
 /// carries `limit` times the mean or more all in all, and half as much above the mean in two of three of them. `None`
 /// when there is none, or bins were not counted. Only windows that begin `within` a time count.
-#[must_use]
 pub(crate) fn longest(
     sample: &Sample,
     group: &Imbalance,
@@ -144,7 +143,6 @@ pub(crate) struct Latest<'a> {
 impl<'a> Latest<'a> {
     /// Those with `loaded` times the bytes of their mean window or more, or of the run's; none if the group is not that
     /// busy compared with the run. `None` if bins were not counted.
-    #[must_use]
     pub(crate) fn of(sample: &'a Sample, group: &'a Imbalance, loaded: f64) -> Option<Self> {
         let traffic = sample.metrics.traffic.as_ref()?;
         let run = imbalance::windows(sample, traffic, group)?;
@@ -163,14 +161,12 @@ impl<'a> Latest<'a> {
     }
 
     /// The longest uneven stretch of them, as [`longest`] has those of the run.
-    #[must_use]
     pub(crate) fn longest(&self, limit: f64) -> Option<Uneven> {
         in_windows(self.sample, self.group, &self.windows, limit, (0..u64::MAX, self.all))
     }
 
     /// Start of the last of them, `count` or more over `span_ns` or more, all from `after_ns` on, if `link` carries no
     /// more than half of the excess of `limit` in these: evenness that was seen, not silence.
-    #[must_use]
     pub(crate) fn even_since(
         &self,
         link: &str,
@@ -198,7 +194,6 @@ impl<'a> Latest<'a> {
     }
 
     /// Length of one of them.
-    #[must_use]
     pub(crate) fn window_ns(&self) -> u64 {
         self.windows.window_ns
     }

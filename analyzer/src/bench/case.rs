@@ -21,7 +21,6 @@ impl Hook {
     pub const ALL: [Self; 3] = [Self::Xdp, Self::XdpFrags, Self::Tc];
 
     /// Name in tables and JSON.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Xdp => "xdp",
@@ -31,7 +30,6 @@ impl Hook {
     }
 
     /// True for XDP.
-    #[must_use]
     pub const fn is_xdp(self) -> bool {
         !matches!(self, Self::Tc)
     }

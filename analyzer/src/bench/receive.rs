@@ -20,7 +20,6 @@ pub struct Receiver {
 }
 
 /// Physical interfaces of this network namespace; reads only. Empty when they cannot be listed.
-#[must_use]
 pub fn interfaces() -> Vec<Receiver> {
     let Ok(root) = SysRoot::of_this_thread() else { return Vec::new() };
     let Ok(all) = interface::list_with_hardware(&root) else { return Vec::new() };
@@ -36,7 +35,6 @@ pub fn interfaces() -> Vec<Receiver> {
 }
 
 /// The consequences, as sentences.
-#[must_use]
 pub fn advice(receivers: &[Receiver]) -> Vec<String> {
     let mut said = vec![
         "A queue pair always uses one receive queue and so one core: the Gb/s above are the limit per queue \

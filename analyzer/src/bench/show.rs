@@ -107,7 +107,6 @@ const LEAST_NS: f64 = 0.5;
 
 impl Document {
     /// Puts together what was measured.
-    #[must_use]
     pub fn new(measured: &Measured, facts: &KernelFacts, receive: Vec<Receiver>) -> Self {
         let results = measured.rows.iter().filter(|row| !row.ns.is_empty()).map(|row| {
             let ns = interpolated(&row.ns, 0.5);

@@ -435,13 +435,11 @@ pub enum Output {
 
 impl Output {
     /// True if samples are needed during the run, not only at its end.
-    #[must_use]
     pub const fn follows(self) -> bool {
         matches!(self, Self::Tui | Self::Jsonl | Self::Html)
     }
 
     /// True if the output needs single events.
-    #[must_use]
     pub const fn needs_events(self) -> bool {
         matches!(self, Self::Tui | Self::Trace)
     }

@@ -256,7 +256,6 @@ fn agent_options(text: &mut String) {
 
 /// A configuration file for `rocescope agent`: its options and the other settings that it uses, all at their defaults
 /// and commented out.
-#[must_use]
 pub fn agent_template() -> String {
     let mut text = String::from(
         "# Configuration of rocescope agent: /etc/rocescope/agent.toml, or --config FILE.\n\
@@ -270,7 +269,6 @@ pub fn agent_template() -> String {
 }
 
 /// A configuration file with all settings at their defaults, commented out, each with its meaning and reason.
-#[must_use]
 pub fn template() -> String {
     let mut text = String::from(
         "# Configuration of rocescope: ~/.config/rocescope/config.toml, or --config FILE.\n\

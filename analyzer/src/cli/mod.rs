@@ -74,7 +74,6 @@ fn survive_requests_of_dumps() {
 
 /// Runs the command and returns the exit status: 0 success, 1 failure, 2 invalid usage, 3 a critical check of
 /// `doctor`.
-#[must_use]
 pub fn main() -> ExitCode {
     survive_requests_of_dumps();
     let mut line: Vec<OsString> = std::env::args_os().collect();

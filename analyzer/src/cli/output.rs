@@ -47,7 +47,6 @@ pub struct Sink {
 
 impl Sink {
     /// Standard output.
-    #[must_use]
     pub const fn stdout() -> Self {
         Self { file: None }
     }
@@ -153,7 +152,6 @@ impl Interrupt {
     }
 
     /// True if a signal arrived.
-    #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -311,7 +309,6 @@ fn written(sink: &Sink, result: io::Result<()>) -> Result<bool> {
 const PAGE: usize = 120;
 
 /// Width of the terminal, or the default page width without a terminal.
-#[must_use]
 pub fn width() -> usize {
     if !io::stdout().is_terminal() {
         return PAGE;

@@ -86,7 +86,6 @@ pub struct Pair {
 }
 
 /// Compares two reports (`rocescope.report/1` as JSON), named as the user gave them.
-#[must_use]
 pub fn diff(a: (&str, &Value), b: (&str, &Value)) -> Diff {
     let likeness = Likeness::of(a.1, b.1);
     let metrics: Vec<Change> = figure::RUN.iter().map(|figure| figure.change(a.1, b.1, likeness)).collect();
@@ -150,7 +149,6 @@ fn hosts(a: &Value, b: &Value, likeness: Likeness) -> Vec<Pair> {
 }
 
 /// The text of docs/diff.md.
-#[must_use]
 pub fn markdown() -> String {
     let row = |first: &str, second: &str, measure: &figure::Measure| {
         let better = match measure.better {

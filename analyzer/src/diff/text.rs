@@ -12,7 +12,6 @@ const SAME_TRAFFIC: &str = "A and B are of the same traffic: differences are tho
                             are captures, `rocescope replay A B` reads both as taps, and says between which packets were lost.";
 
 /// The comparison in lines of at most `room` columns where that is possible.
-#[must_use]
 pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
     let mut lines = Vec::new();
     for (letter, side) in [("A", &diff.a), ("B", &diff.b)] {

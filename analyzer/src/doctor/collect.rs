@@ -37,7 +37,6 @@ pub struct Privileged {
 
 impl Privileged {
     /// Reads them below `root`.
-    #[must_use]
     pub fn read(root: &HostRoot) -> Self {
         let mut unread = UnreadReasons::new();
         let kernel = kernel_state(root, &mut unread);
@@ -55,13 +54,11 @@ impl Privileged {
 }
 
 /// Collects the facts of the host whose files are below `root` and whose kernel is queried through `kernel`.
-#[must_use]
 pub fn collect(root: &HostRoot, kernel: &dyn Queries) -> HostFacts {
     collect_with(root, kernel, None)
 }
 
 /// The same in a thread without privileges, for which `earlier` has what it cannot read.
-#[must_use]
 pub fn collect_with(root: &HostRoot, kernel: &dyn Queries, earlier: Option<&Privileged>) -> HostFacts {
     let mut unread = UnreadReasons::new();
     let state = earlier.map_or_else(|| kernel_state(root, &mut unread), |earlier| earlier.kernel.clone());

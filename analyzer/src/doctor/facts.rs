@@ -102,7 +102,6 @@ pub struct KernelState {
 impl KernelState {
     /// The command that starts this program from a shell, also through sudo, whose search path
     /// contains neither ~/.cargo/bin nor a build directory.
-    #[must_use]
     pub fn command(&self) -> String {
         const SEARCHED: [&str; 6] =
             ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
@@ -112,7 +111,6 @@ impl KernelState {
     }
 
     /// The path of this executable, quoted for a shell.
-    #[must_use]
     pub fn file(&self) -> String {
         self.program.as_deref().map_or_else(|| "FILE-OF-ROCESCOPE".into(), quoted)
     }
@@ -168,7 +166,6 @@ impl InterfaceFacts {
     /// True when RoCE is plausible here: an RDMA device uses it, or it is a physical port with a
     /// link, such as a mirror destination. Others (veth, dummy, ifb, a port without a cable)
     /// carry RoCE only if it is deliberately sent there.
-    #[must_use]
     pub fn is_place_for_roce(&self) -> bool {
         !self.devices.is_empty()
             || self.neighbour.is_some()
@@ -219,14 +216,12 @@ pub struct ContextFacts {
 
 impl DeviceFacts {
     /// True for a hardware RoCE device.
-    #[must_use]
     pub fn is_hardware_roce(&self) -> bool {
         self.protocol == Protocol::Roce && !self.software
     }
 
     /// True when its RoCE packets bypass XDP and TC: the hardware handles them, and
     /// RoCE is not disabled on the device.
-    #[must_use]
     pub fn hides_packets(&self) -> bool {
         self.is_hardware_roce() && self.roce_enabled != Some(false)
     }
@@ -252,7 +247,6 @@ pub struct PortFacts {
 
 impl PortFacts {
     /// Names of the disabled optional counters.
-    #[must_use]
     pub fn optional_off(&self) -> Vec<&str> {
         let optional = self.optional_counters.iter().flatten();
         optional.filter(|(_, on)| !on).map(|(name, _)| name.as_str()).collect()
@@ -260,7 +254,6 @@ impl PortFacts {
 
     /// The command that enables all optional counters of this port of `device`. It replaces
     /// the current list.
-    #[must_use]
     pub fn turn_on_optional(&self, device: &str) -> String {
         let all: Vec<&str> = self.optional_counters.iter().flatten().map(|(name, _)| name.as_str()).collect();
         let number = self.port.number;
@@ -285,14 +278,12 @@ pub struct GpuDirect {
 
 impl HostFacts {
     /// The command line of this program with `arguments`, for this namespace.
-    #[must_use]
     pub fn command(&self, arguments: &str) -> String {
         let netns = self.netns.as_deref().map(|name| format!(" --netns {}", quoted(name)));
         format!("{} {arguments}{}", self.kernel.command(), netns.unwrap_or_default())
     }
 
     /// The command that enters the examined namespace; `None` when it is that of this process.
-    #[must_use]
     pub fn entering(&self) -> Option<String> {
         let name = self.netns.as_deref()?;
         let quoted = quoted(name);
@@ -311,13 +302,11 @@ impl HostFacts {
     }
 
     /// The interface of this name.
-    #[must_use]
     pub fn interface(&self, name: &str) -> Option<&InterfaceFacts> {
         self.interfaces.iter().find(|interface| interface.name == name)
     }
 
     /// The interface of a port.
-    #[must_use]
     pub fn interface_of(&self, port: &PortFacts) -> Option<&InterfaceFacts> {
         self.interface(port.port.interface.as_deref()?)
     }

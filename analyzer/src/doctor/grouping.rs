@@ -21,7 +21,6 @@ pub(super) struct Group<'a, T> {
 
 impl<T> Group<'_, T> {
     /// The subjects, the list cut after [`NAMED`].
-    #[must_use]
     pub(super) fn label(&self) -> String {
         let more = self.subjects.len().saturating_sub(NAMED);
         let named = self.subjects.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
@@ -35,7 +34,6 @@ pub(super) struct Names(BTreeMap<String, Vec<(String, char)>>);
 
 impl Names {
     /// The names of every possible subject on a host.
-    #[must_use]
     pub(super) fn of(host: &HostFacts) -> Self {
         let mut names: BTreeMap<String, Vec<(String, char)>> = BTreeMap::new();
         for device in &host.devices {

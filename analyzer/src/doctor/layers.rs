@@ -36,7 +36,6 @@ pub struct Layer {
 }
 
 /// The layers, in the order of what they need; none without a RoCE device.
-#[must_use]
 pub fn of_host(facts: &HostFacts) -> Vec<Layer> {
     let devices: Vec<&DeviceFacts> =
         facts.devices.iter().filter(|device| device.protocol == Protocol::Roce).collect();

@@ -53,7 +53,6 @@ pub struct Page {
 
 impl Page {
     /// The page about a host.
-    #[must_use]
     pub fn of(host: HostFacts) -> Self {
         Self {
             schema: SCHEMA,
@@ -65,7 +64,6 @@ impl Page {
     }
 
     /// True when a check is critical.
-    #[must_use]
     pub fn is_critical(&self) -> bool {
         self.checks.iter().any(|check| check.verdict == Status::Critical)
     }
@@ -80,7 +78,6 @@ impl Page {
 }
 
 /// The text of docs/doctor.md.
-#[must_use]
 pub fn markdown() -> String {
     let mut text = String::from(HEAD);
     for entry in check::catalog() {

@@ -23,13 +23,11 @@ const WIDEST: usize = 120;
 
 /// The page as text for a terminal of `columns`. `verbose` adds unknown values with their reasons, and
 /// lists every subject separately instead of in groups.
-#[must_use]
 pub fn text(page: &Page, verbose: bool, columns: usize) -> String {
     painted(page, verbose, columns, Paint::PLAIN)
 }
 
 /// Text of the page, as [`text`], in colour.
-#[must_use]
 pub fn painted(page: &Page, verbose: bool, columns: usize, paint: Paint) -> String {
     let width = columns.clamp(NARROWEST, WIDEST);
     let mut output = TextOutput { out: String::new(), width, paint };

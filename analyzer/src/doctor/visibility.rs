@@ -22,7 +22,6 @@ pub enum SourceKind {
 
 impl SourceKind {
     /// The name shown to users.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Packets => "packets",
@@ -46,7 +45,6 @@ pub enum Availability {
 
 impl Availability {
     /// The word shown to users.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Yes => "yes",
@@ -74,7 +72,6 @@ pub struct Visibility {
 }
 
 /// The sources of every port and interface of the host, devices first.
-#[must_use]
 pub fn of_host(facts: &HostFacts) -> Vec<Visibility> {
     let mut entries = Vec::new();
     for device in &facts.devices {
@@ -119,7 +116,6 @@ fn live(facts: &HostFacts, interface: &str) -> String {
 }
 
 /// The command that watches any interface.
-#[must_use]
 pub fn live_anywhere(facts: &HostFacts) -> String {
     let sudo = if lacks(facts, TO_ATTACH) { "sudo " } else { "" };
     sudo.to_owned() + &live(facts, "NAME")

@@ -20,7 +20,6 @@ pub enum Address {
 
 impl Address {
     /// Family and words of the address, as in the key of a flow.
-    #[must_use]
     pub fn words(self) -> (u8, Addr) {
         let family = match self {
             Self::Ip(IpAddr::V4(_)) => 4,
@@ -35,7 +34,6 @@ impl Address {
     }
 
     /// The address as a number, which gives its place among others of the family.
-    #[must_use]
     pub const fn bits(self) -> u128 {
         match self {
             Self::Ip(IpAddr::V4(ip)) => ip.to_bits() as u128,
@@ -46,7 +44,6 @@ impl Address {
 
     /// The address of a family that is this number.
     #[expect(clippy::cast_possible_truncation, reason = "the upper bits of shorter addresses are 0")]
-    #[must_use]
     pub const fn from_bits(family: u8, bits: u128) -> Self {
         match family {
             4 => Self::Ip(IpAddr::V4(Ipv4Addr::from_bits(bits as u32))),
@@ -56,7 +53,6 @@ impl Address {
     }
 
     /// True for an address of a group of hosts: multicast IP address or GID, or multicast LID.
-    #[must_use]
     pub const fn is_multicast(self) -> bool {
         match self {
             Self::Ip(IpAddr::V4(ip)) => ip.is_multicast(),
@@ -66,7 +62,6 @@ impl Address {
     }
 
     /// The IP address; `None` for a LID.
-    #[must_use]
     pub const fn ip(self) -> Option<IpAddr> {
         match self {
             Self::Ip(ip) => Some(ip),
@@ -76,7 +71,6 @@ impl Address {
 }
 
 /// The address of these words, which a key of a flow holds with their family.
-#[must_use]
 pub fn address(family: u8, words: Addr) -> Address {
     Address::from_bits(
         family,

@@ -76,7 +76,6 @@ pub struct ContextTimes {
 
 impl ContextTimes {
     /// True if nothing showed.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         let Self { retrying, rnr_retrying, exhausted } = self;
         [retrying, rnr_retrying, exhausted].into_iter().all(|times| times.is_empty())

@@ -162,7 +162,6 @@ impl QpSource {
         [Self::Netlink, Self::ControlPath, Self::Devx, Self::Context, Self::Posts, Self::Packets];
 
     /// Name in reports and recordings.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Netlink => "netlink",
@@ -225,7 +224,6 @@ pub struct Setting {
 }
 
 /// The place of a port's interface: its name, or `net1 of pod trainer-0`. `None`: not known.
-#[must_use]
 pub fn place(interface: Option<&str>, pod: Option<(&str, Option<&str>)>) -> Option<String> {
     match pod {
         Some((pod, name)) => Some(format!("{} of pod {pod}", name.unwrap_or("an interface"))),
@@ -234,7 +232,6 @@ pub fn place(interface: Option<&str>, pod: Option<(&str, Option<&str>)>) -> Opti
 }
 
 /// The value of a counter by its name in the vocabulary, from the source that separates RoCE best; and that source.
-#[must_use]
 pub fn counted(counters: &[SourceSample], name: &str) -> Option<(u64, &'static str)> {
     // ethtool first: mlx5 counts RDMA of its virtual port there without anything else.
     const ORDER: [&str; 4] = ["ethtool", "sysfs hw_counters", "RDMA netlink", "sysfs counters"];
@@ -247,25 +244,21 @@ pub fn counted(counters: &[SourceSample], name: &str) -> Option<(u64, &'static s
 
 impl PortSample {
     /// The place of its interface; see [`place`].
-    #[must_use]
     pub fn place(&self) -> Option<String> {
         place(self.interface.as_deref(), self.pod.as_ref().map(|at| (&*at.pod, at.name.as_deref())))
     }
 
     /// The name in reports: device and port.
-    #[must_use]
     pub fn label(&self) -> String {
         format!("{}/{}", self.device, self.port)
     }
 
     /// The value of a counter, as [`counted`].
-    #[must_use]
     pub fn value(&self, name: &str) -> Option<(u64, &'static str)> {
         counted(&self.counters, name)
     }
 
     /// Seconds between first and last reading; `None` when there were not two.
-    #[must_use]
     pub fn seconds(&self) -> Option<f64> {
         let (first, last) = self.window?;
         last.checked_sub(first).filter(|ns| *ns > 0).map(seconds)

@@ -142,14 +142,12 @@ pub struct QpControl {
 
 impl QpControl {
     /// True if the queue pair exists no more.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.ended_ns.is_some() || matches!(self.end, Some(NUMBER_REUSED | GONE))
     }
 
     /// True at a time of its life, as far as its creation and its end are known: numbers are used again, and an event
     /// before or after is of another queue pair.
-    #[must_use]
     pub fn lived_at(&self, time_ns: u64) -> bool {
         self.created_ns.is_none_or(|made| made <= time_ns) && self.over_by().is_none_or(|end| time_ns <= end)
     }
@@ -165,7 +163,6 @@ impl QpControl {
     }
 
     /// The latest time at which it may have existed. Unit: Unix ns. `None`: it exists, or no end is known.
-    #[must_use]
     pub fn over_by(&self) -> Option<u64> {
         self.ended_ns.or(self.reused_ns)
     }
@@ -173,13 +170,11 @@ impl QpControl {
 
 /// The port of a queue pair for management: each port of a device has its own of these numbers (QP0 for subnet
 /// management, QP1 for general services, GSI). `None` for all others, which are known by their numbers alone.
-#[must_use]
 pub fn own_port<N: Into<u64>>(lqpn: N, port: Option<N>) -> Option<N> {
     port.filter(|_| lqpn.into() <= 1)
 }
 
 /// The transport timeout of this exponent. Unit: ns.
-#[must_use]
 pub fn timeout_ns(exponent: u8) -> u64 {
     match exponent {
         0 => 0,
@@ -261,7 +256,6 @@ pub struct Calls {
 
 impl QpEvent {
     /// True if it shows that the queue pair is in the error state although no verb asked for that.
-    #[must_use]
     pub fn is_death(&self) -> bool {
         let is_fatal = || FATAL_EVENTS.iter().any(|(name, _)| *name == self.event);
         [TO_ERROR, REASON].contains(&self.event.as_str()) || is_fatal()
@@ -319,7 +313,6 @@ pub struct Lives {
 
 impl Lives {
     /// The number of the next event after `seen`.
-    #[must_use]
     pub fn next_number(&self, seen: u64) -> u64 {
         self.events.last().map_or(seen, |last| seen.max(last.number + 1))
     }

@@ -74,7 +74,6 @@ pub struct PeerKey {
 
 impl PeerKey {
     /// The peer key of a flow.
-    #[must_use]
     pub fn of(key: &FlowKey) -> Self {
         Self { family: key.family, src: key.src, dst: key.dst, dest_qp: key.dest_qp }
     }

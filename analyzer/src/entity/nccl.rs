@@ -47,7 +47,6 @@ impl RankState {
     }
 
     /// The name in the report.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Init => "init",
@@ -106,7 +105,6 @@ impl Rank {
     }
 
     /// Operations that other ranks have launched and this one has not.
-    #[must_use]
     pub fn behind(&self, furthest: &Launched) -> u64 {
         let of = |(most, own): (&Option<u64>, &Option<u64>)| Some((*most)?.saturating_sub((*own)?));
         furthest.iter().zip(&self.launched).filter_map(of).fold(0, u64::saturating_add)

@@ -50,7 +50,6 @@ impl QpOwner {
     }
 
     /// The job that it works for: that of Slurm, or that of its pod; `None` where it is not known.
-    #[must_use]
     pub fn job(&self) -> Option<&str> {
         crate::host::process::job(self.pod.as_deref()?)
     }
@@ -91,7 +90,6 @@ pack! {
 impl Owners {
     /// The queue pairs `owners` on devices with these GIDs (IPv4 mapped into IPv6, as sysfs has
     /// them).
-    #[must_use]
     pub fn new(owners: Vec<QpOwner>, gids: &[(String, Vec<Ipv6Addr>)]) -> Self {
         let mut found = Self { all: owners, ..Self::default() };
         for (device, gids) in gids {
@@ -154,7 +152,6 @@ impl Owners {
     }
 
     /// True when [`Owners::learn`] would change nothing.
-    #[must_use]
     pub fn knows(
         &self,
         device: &str,
@@ -206,7 +203,6 @@ impl Owners {
     }
 
     /// All queue pairs with their owners.
-    #[must_use]
     pub fn all(&self) -> &[QpOwner] {
         &self.all
     }
@@ -214,7 +210,6 @@ impl Owners {
     /// The owner of a flow. `connected` is false for datagrams, whose sender's number shows in each
     /// packet rather than in the kernel. On the way in the receiving end is meant, on the way out
     /// the sending one; without a direction, the one that is here.
-    #[must_use]
     pub fn of(&self, key: &FlowKey, direction: Option<Direction>, connected: bool) -> Option<Owned<'_>> {
         let receiver = || {
             let owner = self.get(&self.by_local, address(key.family, key.dst), key.dest_qp)?;

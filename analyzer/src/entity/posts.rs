@@ -35,7 +35,6 @@ pub struct PostSample {
 
 impl Posts {
     /// Work posted to a queue pair that exists.
-    #[must_use]
     pub fn of(&self, device: &str, owner: &QpOwner) -> Option<&PostSample> {
         let is = |qp: &&PostSample| {
             qp.lqpn == owner.lqpn && Some(qp.pid) == owner.pid && qp.device == device && !qp.ended
@@ -46,7 +45,6 @@ impl Posts {
 
 impl PostSample {
     /// A count as a rate per second of the sampled time; `None` without such a time.
-    #[must_use]
     pub fn per_s(&self, count: u64) -> Option<u64> {
         let per_s = (u128::from(count) * u128::from(NS_PER_S)).checked_div(u128::from(self.sampled_ns))?;
         u64::try_from(per_s).ok()

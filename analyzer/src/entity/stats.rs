@@ -43,7 +43,6 @@ impl Opcodes {
     }
 
     /// Packets with these low five bits of the opcode.
-    #[must_use]
     pub fn get(&self, low: u8) -> u64 {
         self.iter().find(|(code, _)| *code == low).map_or(0, |(_, packets)| packets)
     }
@@ -131,7 +130,6 @@ impl<const N: usize> From<[(u8, u64); N]> for Opcodes {
 }
 
 /// The counters of a kernel slot.
-#[must_use]
 pub fn from_kernel(slot: &FlowStats) -> Stats {
     slot.with_parts((0..).zip(slot.opcodes).collect(), BoxedUnlessZero::from(slot.rare))
 }

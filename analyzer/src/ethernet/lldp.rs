@@ -109,7 +109,6 @@ pub struct Neighbour {
 
 impl Neighbour {
     /// Reads an Ethernet frame; `None` when it is not LLDP. TLVs behind a damaged or truncated one are left out.
-    #[must_use]
     pub fn parse(frame: &[u8]) -> Option<Self> {
         let half = |at: usize| frame.get(at..)?.first_chunk().map(|b| u16::from_be_bytes(*b));
         let mut at = 12;
@@ -135,7 +134,6 @@ impl Neighbour {
     }
 
     /// The neighbour as people call it.
-    #[must_use]
     pub fn label(&self) -> String {
         let system = self.system.as_ref().or(self.chassis.as_ref());
         let port = self.port.as_ref().or(self.port_description.as_ref());

@@ -32,7 +32,6 @@ pub enum MacControlFrame {
 
 impl Control {
     /// Reads an Ethernet frame; `None` when it is no PAUSE or PFC frame, or is cut before its end.
-    #[must_use]
     pub fn parse(frame: &[u8]) -> Option<Self> {
         let half = |at: usize| frame.get(at..)?.first_chunk().map(|b| u16::from_be_bytes(*b));
         let source = *frame.get(6..)?.first_chunk()?;
@@ -63,13 +62,11 @@ impl Control {
 }
 
 /// Nanoseconds that this number of quanta takes on a link of `mbps` (not 0) Mbit/s.
-#[must_use]
 pub fn quanta_ns(quanta: u16, mbps: u64) -> u64 {
     u64::from(quanta) * QUANTUM_BITS * 1000 / mbps.max(1)
 }
 
 /// A hardware address as people write it.
-#[must_use]
 pub fn station(address: [u8; 6]) -> String {
     address.map(|byte| format!("{byte:02x}")).join(":")
 }

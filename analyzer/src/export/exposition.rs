@@ -19,7 +19,6 @@ pub enum Format {
 
 impl Format {
     /// The media type.
-    #[must_use]
     pub const fn content_type(self) -> &'static str {
         match self {
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",
@@ -37,7 +36,6 @@ pub struct Exposition {
 
 impl Exposition {
     /// Renders these metrics in both formats.
-    #[must_use]
     pub fn of(families: &[Series]) -> Self {
         let mut whole = Self::default();
         for series in families {
@@ -48,7 +46,6 @@ impl Exposition {
     }
 
     /// The exposition in one format.
-    #[must_use]
     pub fn text(&self, format: Format) -> &str {
         match format {
             Format::Text => &self.text,
@@ -84,7 +81,6 @@ impl Exposition {
 }
 
 /// The values of all metrics of the [`REGISTRY`].
-#[must_use]
 pub fn families(reading: &Reading<'_>) -> Vec<Series> {
     let read = |metric: &'static Metric| {
         let mut series = Series::new(metric);

@@ -26,7 +26,6 @@ pub struct Request {
 
 impl Request {
     /// True if a view asks to attach.
-    #[must_use]
     pub fn is_for_samples(&self) -> bool {
         !self.post && !self.head_only && self.path == SAMPLES
     }
@@ -55,7 +54,6 @@ pub enum Refusal {
 }
 
 /// Length of the request head, including its empty line. `None` while it has not arrived completely.
-#[must_use]
 pub fn end_of_head(bytes: &[u8]) -> Option<usize> {
     let mut line_start = 0;
     for (at, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
@@ -118,7 +116,6 @@ pub fn parse(head: &[u8]) -> Result<Request, Refusal> {
 }
 
 /// The format preferred by an `Accept` header; the text format unless OpenMetrics is preferred.
-#[must_use]
 pub fn negotiated(accept: &str) -> Format {
     let (mut open_metrics, mut text): (f64, f64) = (0.0, 0.0);
     for one in accept.split(',') {
@@ -183,7 +180,6 @@ impl Answer {
 
     /// The response to a request. `latest` is the latest exposition, `None` before the first. With `hangs`, samples
     /// should arrive and do not: metrics remain, and have the time of their sample.
-    #[must_use]
     pub fn to(request: &Result<Request, Refusal>, latest: Option<Arc<Exposition>>, hangs: bool) -> Self {
         const HANGS: &str = "no sample for 30 s\n";
         const NOT_READY: &str = "not ready: no sample yet\n";
@@ -218,7 +214,6 @@ impl Answer {
     }
 
     /// The response to `POST /dump`.
-    #[must_use]
     pub fn dump(requested: DumpRequested) -> Self {
         match requested {
             DumpRequested::Yes => Self::fixed("202 Accepted", PLAIN, "a dump will be written after --post\n"),
@@ -234,13 +229,11 @@ impl Answer {
     }
 
     /// The response (401) to missing or wrong credentials.
-    #[must_use]
     pub fn unauthorized() -> Self {
         Self::fixed("401 Unauthorized", PLAIN, "a user name and a password of --web-config are needed\n")
     }
 
     /// The response to a view for which there is no free slot.
-    #[must_use]
     pub fn no_place() -> Self {
         const TEXT: &str = "8 views are attached, or the agent has just begun: end one, or try again\n";
         Self::fixed("503 Service Unavailable", PLAIN, TEXT)
@@ -258,7 +251,6 @@ impl Answer {
     }
 
     /// Status line and headers.
-    #[must_use]
     pub fn head(&self) -> String {
         let length = self.whole_body().len();
         let more = match self.status.get(..3) {
@@ -274,7 +266,6 @@ impl Answer {
     }
 
     /// The body to send.
-    #[must_use]
     pub fn body(&self) -> &[u8] {
         if self.head_only { &[] } else { self.whole_body().as_bytes() }
     }

@@ -98,7 +98,6 @@ pub struct Counts([Option<u64>; COUNTS]);
 
 impl Counts {
     /// The value of one count.
-    #[must_use]
     pub fn get(&self, count: Count) -> Option<u64> {
         self.0.get(count as usize).copied().flatten()
     }
@@ -174,7 +173,6 @@ impl FlowId {
     }
 
     /// The remote host; `None` if the direction is unknown.
-    #[must_use]
     pub fn peer(&self) -> Option<Address> {
         match self.link.1? {
             Direction::Ingress => Some(self.src),
@@ -207,7 +205,6 @@ pub struct Distribution([u64; BUCKETS]);
 
 impl Distribution {
     /// Samples per bucket of [`latency`](rocescope_common::account::latency).
-    #[must_use]
     pub fn buckets(&self) -> &[u64; BUCKETS] {
         &self.0
     }
@@ -276,7 +273,6 @@ pub struct Ledger {
 
 impl Ledger {
     /// An empty ledger.
-    #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
             flows: Map::default(),
@@ -296,7 +292,6 @@ impl Ledger {
     }
 
     /// Number of peers that were summed and of queue pairs that were left out, since others had the series.
-    #[must_use]
     pub fn dropped(&self) -> [(&'static str, u64); 2] {
         [("rocescope_peer", self.peer_choice.dropped), ("rocescope_qp", self.qp_choice.dropped)]
     }
@@ -482,7 +477,6 @@ impl<K: Clone + Eq + std::hash::Hash> StickyChoice<K> {
 }
 
 /// Name of the direction; empty if unknown.
-#[must_use]
 pub fn direction(link: &LinkId) -> &'static str {
     link.1.map_or("", direction_name)
 }

@@ -98,7 +98,6 @@ impl Listener {
     }
 
     /// Sockets passed by systemd (sd_listen_fds).
-    #[must_use]
     pub fn from_systemd() -> Vec<Self> {
         const FIRST: RawFd = 3;
         const MOST: RawFd = 16;
@@ -133,7 +132,6 @@ impl Listener {
     }
 
     /// The address as text; `encrypted` if TCP connections use TLS.
-    #[must_use]
     pub fn address(&self, encrypted: bool) -> String {
         match self {
             Self::Tcp(listener) => match listener.local_addr() {
@@ -150,13 +148,11 @@ impl Listener {
     }
 
     /// True if it replaced the socket of a process that was killed.
-    #[must_use]
     pub fn is_after_kill(&self) -> bool {
         matches!(self, Self::Unix(_, Some(file)) if file.is_after_kill)
     }
 
     /// True if other hosts can reach it.
-    #[must_use]
     pub fn is_remote(&self) -> bool {
         matches!(self, Self::Tcp(listener) if listener.local_addr().is_ok_and(|address| !address.ip().is_loopback()))
     }

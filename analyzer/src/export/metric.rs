@@ -40,7 +40,6 @@ pub struct Metric {
 
 impl Metric {
     /// The name of its samples, with the suffix of its type.
-    #[must_use]
     pub fn sample_name(&self) -> String {
         let suffix = match self.kind {
             MetricKind::Counter => "_total",
@@ -98,13 +97,11 @@ pub struct Series {
 
 impl Series {
     /// A family without series.
-    #[must_use]
     pub fn new(metric: &'static Metric) -> Self {
         Self { metric, points: BTreeMap::new() }
     }
 
     /// The metric.
-    #[must_use]
     pub fn metric(&self) -> &'static Metric {
         self.metric
     }

@@ -58,7 +58,6 @@ pub struct Exporter {
 
 impl Exporter {
     /// An exporter without samples.
-    #[must_use]
     pub fn new(options: Options) -> Self {
         Self { ledger: Ledger::new(options) }
     }

@@ -48,7 +48,6 @@ pub struct RisingCount {
 
 impl RisingCount {
     /// The count; `None` if it was never known.
-    #[must_use]
     pub fn get(self) -> Option<u64> {
         self.sum
     }

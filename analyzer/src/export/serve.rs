@@ -70,13 +70,11 @@ pub struct Board {
 
 impl Board {
     /// A board; with `dump`, clients on unix sockets can request a dump.
-    #[must_use]
     pub fn new(dump: Option<Dump>) -> Self {
         Self { dump, ..Self::default() }
     }
 
     /// The views attached through unix sockets.
-    #[must_use]
     pub const fn views(&self) -> &Views {
         &self.views
     }
@@ -104,7 +102,6 @@ impl Board {
     }
 
     /// The latest exposition; `None` before the first.
-    #[must_use]
     pub fn latest(&self) -> Option<Arc<Exposition>> {
         self.latest.locked().clone()
     }

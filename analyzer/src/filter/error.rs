@@ -20,20 +20,17 @@ pub struct FilterError {
 
 impl FilterError {
     /// The number of the character at which the mistake begins, from 1.
-    #[must_use]
     pub fn column(&self) -> usize {
         1 + self.text.get(..self.at).map_or(0, |text| text.chars().count())
     }
 
     /// The expression before the part that is wrong, that part, and what follows.
-    #[must_use]
     pub fn parts(&self) -> Option<[&str; 3]> {
         let Self { text, at, end, .. } = self;
         Some([text.get(..*at)?, text.get(*at..*end)?, text.get(*end..)?])
     }
 
     /// Cause, position and remedy in one line.
-    #[must_use]
     pub fn one_line(&self) -> String {
         let Self { cause, remedy, .. } = self;
         let separator = if remedy.is_empty() { "" } else { "; " };

@@ -141,7 +141,6 @@ impl Expr {
     }
 
     /// The expression without some of its tests; `None` when no test is left.
-    #[must_use]
     pub fn without(&self, dropped: &impl Fn(&Test) -> bool) -> Option<Self> {
         let left = |exprs: &[Self]| {
             let left: Vec<Self> = exprs.iter().filter_map(|expr| expr.without(dropped)).collect();
@@ -196,7 +195,6 @@ impl Test {
     }
 
     /// True for a test of a flow, false for one of a packet or event.
-    #[must_use]
     pub const fn is_of_flow(&self) -> bool {
         !matches!(self, Self::Address(..) | Self::Number(Core::Qp, ..) | Self::Link(_) | Self::Word(_))
     }

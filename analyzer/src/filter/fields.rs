@@ -30,7 +30,6 @@ pub enum Core {
 
 impl Core {
     /// Name of the field in the language.
-    #[must_use]
     pub fn name(self) -> &'static str {
         CORE.iter().find(|field| field.core == self).map_or("", |field| field.names[0])
     }
@@ -155,13 +154,11 @@ pub struct Vocabulary {
 
 impl Vocabulary {
     /// With these fields of rows.
-    #[must_use]
     pub const fn new(fields: &'static [Field]) -> Self {
         Self { fields }
     }
 
     /// Field number `at`; `None` beyond the last.
-    #[must_use]
     pub fn get(self, at: usize) -> Option<&'static Field> {
         self.fields.get(at)
     }
@@ -249,7 +246,6 @@ pub const RULES: &[(&str, &str)] = &[
 ];
 
 /// The fields of packets as lines of help, for the command line.
-#[must_use]
 pub fn source_help() -> String {
     let mut text = String::from("Filters (--filter, --view-filter, / in the terminal UI):\n");
     // Writing to a string cannot fail.
@@ -265,7 +261,6 @@ pub fn source_help() -> String {
 }
 
 /// The tables of `docs/filters.md`, in Markdown.
-#[must_use]
 pub fn markdown(vocabulary: Vocabulary) -> String {
     let mut text = String::from("| test | matches |\n|---|---|\n");
     for field in CORE {

@@ -67,7 +67,6 @@ impl Filter {
 
     /// Reads the expression of a view. After a mistake the tests before it are in force, so that a filter works while
     /// it is typed; no tests, which match everything, are `None`.
-    #[must_use]
     pub fn view(text: &str, vocabulary: Vocabulary) -> (Option<Self>, Option<FilterError>) {
         if text.trim().is_empty() {
             return (None, None);
@@ -77,19 +76,16 @@ impl Filter {
     }
 
     /// The expression as it was given.
-    #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
     /// Expression of the filter.
-    #[must_use]
     pub fn expr(&self) -> &Expr {
         &self.expr
     }
 
     /// The fields it tests that packets of InfiniBand do not have.
-    #[must_use]
     pub fn absent_in_infiniband(&self) -> Vec<&'static str> {
         let tests = |core: fields::Core| {
             self.expr.any_test(&|test| matches!(test, Test::Number(own, ..) if *own == core))
@@ -99,7 +95,6 @@ impl Filter {
     }
 
     /// True if it tests the UDP source port for the destination port of RoCEv2.
-    #[must_use]
     pub fn tests_roce_port(&self) -> bool {
         let port = u32::from(PORT_ROCE);
         self.expr.any_test(
@@ -108,7 +103,6 @@ impl Filter {
     }
 
     /// The names of links it tests that none of these links has.
-    #[must_use]
     pub fn unknown_links(&self, links: &[&str]) -> Vec<String> {
         let unknown = RefCell::new(Vec::new());
         self.expr.any_test(&|test| {
@@ -128,13 +122,11 @@ impl Filter {
     }
 
     /// True if a packet on the link of this name matches.
-    #[must_use]
     pub fn packet(&self, frame: &Frame, link: &str) -> bool {
         self.holds(&PacketFacts { frame, link })
     }
 
     /// True if a flow matches: tests of port, DSCP and opcode hold when one of its packets matches.
-    #[must_use]
     pub fn flow(&self, flow: &FlowSample, extra: Option<&Extra>, link: &str) -> bool {
         self.holds(&FlowFacts { flow, extra, link })
     }

@@ -28,7 +28,6 @@ pub enum Op {
 
 impl Op {
     /// True if `a` compares so with `b`.
-    #[must_use]
     pub fn holds(self, a: f64, b: f64) -> bool {
         // The typed number has fewer digits than the counted one.
         let equal = || (a - b).abs() <= f64::EPSILON * b.abs();
@@ -43,7 +42,6 @@ impl Op {
     }
 
     /// Sign of the operator in the language.
-    #[must_use]
     pub const fn sign(self) -> &'static str {
         match self {
             Self::Less => "<",
@@ -81,13 +79,11 @@ pub enum Unit {
 
 impl Unit {
     /// True if values are numbers.
-    #[must_use]
     pub const fn is_number(self) -> bool {
         !matches!(self, Self::Text | Self::Words(_))
     }
 
     /// Kind of value and an example.
-    #[must_use]
     pub const fn example(self) -> (&'static str, &'static str) {
         match self {
             Self::Count => ("a number", "10k"),
@@ -103,7 +99,6 @@ impl Unit {
     }
 
     /// The number that `text` is, in units of one (bits, packets, nanoseconds, fractions of 1); `None` when it is none.
-    #[must_use]
     pub fn number(self, text: &str) -> Option<f64> {
         match self {
             Self::Text | Self::Words(_) => None,
@@ -254,7 +249,6 @@ impl Pattern {
     }
 
     /// True if a link's name is so, as it is or as reports print it: without the suffix of a capture file.
-    #[must_use]
     pub fn is(&self, name: &str) -> bool {
         self.matches(name) || self.matches(&tap_name(name))
     }
@@ -272,7 +266,6 @@ impl Pattern {
     }
 
     /// Text of the pattern.
-    #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }

@@ -16,7 +16,6 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
 }
 
 /// The known id or family closest to an unknown one, which may be written as family and name, or as either alone.
-#[must_use]
 pub fn similar(id: &str) -> Option<&'static str> {
     let parts = |id: &'static str| id.split_once('.').unwrap_or((id, id));
     let ids = entries().map(|entry| entry.id);
@@ -25,7 +24,6 @@ pub fn similar(id: &str) -> Option<&'static str> {
 }
 
 /// The kind of finding with this id; `None` if unknown.
-#[must_use]
 pub fn entry(id: &str) -> Option<&'static Entry> {
     entries().find(|entry| entry.id == id)
 }
@@ -36,7 +34,6 @@ pub(super) fn family(id: &str) -> Option<&'static Family> {
 }
 
 /// The label of an evidence value, in words.
-#[must_use]
 pub fn evidence_label(id: &str, name: &'static str) -> &'static str {
     declared_label(id, name).map_or(name, |label| label.label)
 }
@@ -58,7 +55,6 @@ pub(super) fn limits_of(family: &'static Family) -> impl Iterator<Item = &'stati
 
 impl LimitMeta {
     /// Name in the configuration file, within `[findings]`, such as `tool.lost_ratio`.
-    #[must_use]
     pub fn name(&self) -> String {
         format!("{}.{}", self.table, self.field)
     }
@@ -88,7 +84,6 @@ impl LimitMeta {
 
 impl Entry {
     /// The entry with its thresholds, as `rocescope explain` prints it.
-    #[must_use]
     pub fn text(&self) -> String {
         self.text_with(on_ethernet)
     }

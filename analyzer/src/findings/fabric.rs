@@ -71,7 +71,6 @@ fn named(text: &str) -> String {
 
 impl Entry {
     /// [`Entry::text`] for InfiniBand, without sentences that only hold for Ethernet.
-    #[must_use]
     pub fn text_on_infiniband(&self) -> String {
         named(&self.text_with(|text| on_infiniband(text).into()))
     }

@@ -61,7 +61,6 @@ pub struct Entry {
 
 impl Entry {
     /// Defaults of optional fields of an entry of this kind.
-    #[must_use]
     pub const fn of(problem: Problem) -> Self {
         Self {
             id: "",
@@ -93,7 +92,6 @@ pub enum NoEpisodes {
 
 impl NoEpisodes {
     /// The reason in words.
-    #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
             Self::Setting => "a setting holds until it is changed, and when it was made is not visible",
@@ -164,7 +162,6 @@ pub struct Measure {
 
 impl Measure {
     /// A ratio, of which lower is better.
-    #[must_use]
     pub const fn ratio(name: &'static str) -> Self {
         Self { name, unit: Unit::Ratio, better: Better::Less }
     }
@@ -200,7 +197,6 @@ pub enum RequiredData {
 
 impl RequiredData {
     /// Name in the report (`not_evaluated[].needs`).
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Traffic | Self::Pairs | Self::Latency | Self::Loss | Self::Deaths => "exact_times",

@@ -27,7 +27,6 @@ const TO: &str = " → ";
 
 impl Finding {
     /// Place, time, ends, flows, impact and evidence, each with its label; unknown values have no line.
-    #[must_use]
     pub fn fields(&self, end: DataEnd) -> Vec<(&'static str, String)> {
         let all = [
             ("Where", place(self)),
@@ -54,7 +53,6 @@ impl Finding {
     }
 
     /// True if the title says on which side of which links it is.
-    #[must_use]
     pub fn is_placed_by_title(&self) -> bool {
         let links: Vec<&str> = self.place.names().collect();
         let place = self.place.hop.as_ref().and_then(Hop::side);
@@ -63,7 +61,6 @@ impl Finding {
     }
 
     /// The evidence, each value with its label and unit; the measure of severity comes first.
-    #[must_use]
     pub fn measurements(&self) -> Vec<(String, String)> {
         let measure = entry(self.id).and_then(|entry| entry.measure).map_or("", |measure| measure.name);
         let mut shown: Vec<&Evidence> = self.evidence.iter().filter(|one| says_more(self, one)).collect();

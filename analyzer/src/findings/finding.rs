@@ -100,7 +100,6 @@ pub struct Finding {
 
 impl Finding {
     /// Beginning of the finding or of its latest episode, Unix ns; `None` if the times of its signals are unknown.
-    #[must_use]
     pub fn since_ns(&self) -> Option<u64> {
         let first_ns = self.first_seen_ns?;
         Some(self.episodes.last().map_or(first_ns, |episode| episode.first_ns))
@@ -108,13 +107,11 @@ impl Finding {
 
     /// True if its figures are those of its latest episode. Those of a finding without a known start are of the whole
     /// run.
-    #[must_use]
     pub fn is_of_episode(&self) -> bool {
         self.since_ns().is_some()
     }
 
     /// True if flows or a queue pair at both ends of it are known.
-    #[must_use]
     pub fn names_ends(&self) -> bool {
         let qpn = |end: &Option<End>| end.as_ref().is_some_and(|end| end.qpn.is_some());
         !self.flows.is_empty() || qpn(&self.requester) && qpn(&self.responder)
@@ -122,7 +119,6 @@ impl Finding {
 
     /// Requester and responder by which it differs from others of its kind and place. Uneven links name those with
     /// most bytes, which are others from one report to the next.
-    #[must_use]
     pub fn own_ends(&self) -> [Option<&End>; 2] {
         if self.id == LINKS_IMBALANCE {
             return [None, None];
@@ -131,7 +127,6 @@ impl Finding {
     }
 
     /// Identifies the same finding in successive reports, whose figures differ.
-    #[must_use]
     pub fn key(&self) -> String {
         let end = |end: &End| format!("{} {:?}", end.addr, end.qpn);
         let [requester, responder] = self.own_ends().map(|one| one.map(end));
@@ -145,25 +140,21 @@ impl Finding {
     }
 
     /// True if it is a warning or critical, not info.
-    #[must_use]
     pub fn is_problem(&self) -> bool {
         self.severity > Severity::Info
     }
 
     /// True if it is a problem that no other finding owns as its consequence.
-    #[must_use]
     pub fn is_primary(&self) -> bool {
         self.is_problem() && self.owner.is_none()
     }
 
     /// True if it is active and has no owner: a finding with an owner counts with that one, which is as severe.
-    #[must_use]
     pub fn stands(&self) -> bool {
         self.active && self.owner.is_none()
     }
 
     /// True if the finding of this kind and place owns it.
-    #[must_use]
     pub fn is_owned_by(&self, id: &str, at: Option<usize>) -> bool {
         self.owner == Some(id) && (self.owner_at.is_none() || self.owner_at == at)
     }
@@ -184,7 +175,6 @@ impl Finding {
     }
 
     /// A finding with only these properties.
-    #[must_use]
     pub fn new(id: &'static str, severity: Severity, title: String) -> Self {
         Self {
             id,
@@ -236,7 +226,6 @@ impl Severity {
     pub const ALL: [Self; 3] = [Self::Info, Self::Warning, Self::Critical];
 
     /// Its name in reports.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Info => "info",
@@ -246,7 +235,6 @@ impl Severity {
     }
 
     /// The word that people see.
-    #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::Critical => "CRITICAL",
@@ -255,7 +243,6 @@ impl Severity {
     }
 
     /// The one with this name in reports.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
@@ -293,7 +280,6 @@ pub struct Impact {
 
 impl Impact {
     /// The larger of its shares of traffic and of time, for comparisons; `None` if neither is known.
-    #[must_use]
     pub fn share(&self, length_ns: u64) -> Option<f64> {
         let time = self.time_lost_ns.map(|ns| (share(ns, length_ns)).min(1.0));
         [self.packets_ratio, time].into_iter().flatten().reduce(f64::max)
@@ -365,7 +351,6 @@ pub enum Unit {
 
 impl Unit {
     /// A value in this unit for people; a dash when it is not known.
-    #[must_use]
     pub fn text(self, value: &Value) -> String {
         one(value, self)
     }
@@ -401,7 +386,6 @@ struct EvidenceFields {
 impl Evidence {
     /// An evidence value with the label and unit declared by its family or the common list. A value from a recording
     /// of another version that neither declares is a plain number.
-    #[must_use]
     pub fn declared(id: &str, name: &str, value: Value) -> Self {
         let known = declared_label(id, name);
         let unit = known.map_or(Unit::Number, |known| known.unit);
@@ -410,7 +394,6 @@ impl Evidence {
     }
 
     /// The value with its unit as text; a dash if unknown.
-    #[must_use]
     pub fn text(&self) -> String {
         self.unit.text(&self.value)
     }
@@ -465,7 +448,6 @@ impl EvidenceList {
     }
 
     /// The value with this name.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&Evidence> {
         self.0.iter().find(|evidence| evidence.name == name)
     }

@@ -23,7 +23,6 @@ impl FromIterator<Name> for FlowSet {
 
 impl FlowSet {
     /// True if it contains this flow.
-    #[must_use]
     pub fn contains(&self, name: &Name) -> bool {
         self.0.binary_search(name).is_ok()
     }
@@ -41,19 +40,16 @@ impl FlowSet {
     }
 
     /// Number of flows.
-    #[must_use]
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
     /// True if it is empty.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Memory in use beyond the value itself, in bytes.
-    #[must_use]
     pub const fn bytes(&self) -> usize {
         self.0.len() * size_of::<Name>()
     }
@@ -106,7 +102,6 @@ pub struct FlowIndex {
 impl FlowIndex {
     /// For findings in the order of [`order::sort`](super::order::sort), the first one that names a flow is its
     /// worst. Info findings do not mark flows.
-    #[must_use]
     pub fn of(findings: &[Finding]) -> Self {
         let mut worst: Map<Name, (usize, u32)> = Map::default();
         for (at, finding) in findings.iter().enumerate().filter(|(_, one)| one.is_problem()) {
@@ -118,7 +113,6 @@ impl FlowIndex {
     }
 
     /// Index of the flow's worst finding, and the number of findings above info that name the flow.
-    #[must_use]
     pub fn worst(&self, src: Address, dst: Address, dest_qp: u32) -> Option<(usize, u32)> {
         self.worst.get(&(src, dst, dest_qp)).copied()
     }

@@ -81,13 +81,11 @@ pub struct Input<'a> {
 }
 
 /// Kinds of findings that cannot be evaluated, since the source does not collect the data that they need.
-#[must_use]
 pub fn not_evaluated(sample: &Sample, facts: &Facts) -> Vec<NotEvaluated> {
     not_evaluated::not_evaluated(sample, facts)
 }
 
 /// All findings, in the order of [`order::sort`].
-#[must_use]
 pub fn check(input: &Input<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     for family in FAMILIES {

@@ -29,7 +29,6 @@ fn rank(id: &str) -> u16 {
 
 impl Finding {
     /// Time at which it ended, Unix nanoseconds, in data that ends at `end_ns`; `None` while active or if unknown.
-    #[must_use]
     pub fn over_since(&self, end_ns: Option<u64>) -> Option<u64> {
         let (seen, end) = (self.last_seen_ns?, end_ns?);
         (self.settled || end.saturating_sub(seen) >= OVER_NS).then_some(seen)
@@ -37,7 +36,6 @@ impl Finding {
 
     /// Time for which an active finding has not been seen, in nanoseconds, in data that ends at `end_ns`; `None`
     /// below [`QUIET_NS`], and while it is no longer than its own silences were ([`QUIET_TIMES`]).
-    #[must_use]
     pub fn quiet_ns(&self, end_ns: Option<u64>) -> Option<u64> {
         let quiet = end_ns?.saturating_sub(self.last_seen_ns?);
         let least = QUIET_NS.max(self.longest_silence_ns.saturating_mul(QUIET_TIMES));
@@ -45,14 +43,12 @@ impl Finding {
     }
 
     /// The same until the time that a view shows, where that is later than the end of the data.
-    #[must_use]
     pub fn quiet_until(&self, end: DataEnd) -> Option<u64> {
         self.quiet_ns(end.ns)?;
         Some(end.until()?.saturating_sub(self.last_seen_ns?))
     }
 
     /// `ended` or `quiet` in data that ends at `end_ns`; `None` for what shows now.
-    #[must_use]
     pub fn past_word(&self, end_ns: Option<u64>) -> Option<&'static str> {
         if self.has_ended(end_ns) {
             return Some("ended");
@@ -62,7 +58,6 @@ impl Finding {
 
     /// End and duration of its latest episode as text, `ended 13:05:09 UTC after 8.00 s`, with the date if it is
     /// another day; `None` while active.
-    #[must_use]
     pub fn ended(&self, end_ns: Option<u64>) -> Option<String> {
         let when = format!("ended {}", self.end_utc(end_ns)?);
         Some(match self.length_ns() {
@@ -72,14 +67,12 @@ impl Finding {
     }
 
     /// Length of its latest episode, in nanoseconds; `None` where its beginning is not known.
-    #[must_use]
     pub fn length_ns(&self) -> Option<u64> {
         let last_ns = self.episodes.last()?.last_ns;
         Some(last_ns.saturating_sub(self.since_ns()?))
     }
 
     /// Its end as text, `until 13:05:09 UTC`, with the date if it is another day.
-    #[must_use]
     pub fn until(&self, end_ns: Option<u64>) -> Option<String> {
         Some(format!("until {}", self.end_utc(end_ns)?))
     }

@@ -11,7 +11,6 @@ use crate::metrics;
 use crate::util::definition::Definition;
 
 /// The text of docs/findings.md.
-#[must_use]
 pub fn markdown() -> String {
     let mut ranked: Vec<&Entry> = entries().collect();
     ranked.sort_by_key(|entry| entry.rank);
@@ -79,7 +78,6 @@ pub(super) fn fill(found: &mut [Finding]) {
 }
 
 /// The numbers that no setting changes, by subject, each of which begins with `mark`.
-#[must_use]
 pub fn definitions(mark: &str) -> String {
     let subject = |(name, lists): (&str, &[&[Definition]])| {
         let mut text = format!("{mark}{name}\n\n");

@@ -65,7 +65,6 @@ impl Hop {
     }
 
     /// `upstream` and `downstream`: a side of the tap; `None` for another position.
-    #[must_use]
     pub const fn side(&self) -> Option<&'static str> {
         match self {
             Self::Upstream => Some("upstream"),
@@ -128,13 +127,11 @@ impl Place {
     }
 
     /// True if this link is the place, or one of the links that are.
-    #[must_use]
     pub fn has(&self, link: &str) -> bool {
         self.names().any(|name| name == link)
     }
 
     /// Its links in words, `None` where there are none: `rail0`, `rail0, rail1`.
-    #[must_use]
     pub fn in_words(&self) -> Option<String> {
         let mut names: Vec<String> = self.names().map(tap_name).collect();
         if names.len() > MOST_LINKS {

@@ -16,19 +16,16 @@ macro_rules! problems {
             pub const ALL: [Self; [$($word),+].len()] = [$(Self::$kind,)+];
 
             /// Its word in the STATE column.
-            #[must_use]
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$kind => $word,)+ }
             }
 
             /// Its badge in the header.
-            #[must_use]
             pub const fn badge(self) -> &'static str {
                 match self { $(Self::$kind => $badge,)+ }
             }
 
             /// Meaning of the word, for the help.
-            #[must_use]
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$kind => $meaning,)+ }
             }
@@ -81,20 +78,17 @@ problems! {
 
 impl Problem {
     /// True for packets that were lost, or, as information, may have been.
-    #[must_use]
     pub fn is_loss(self) -> bool {
         self == Self::Loss
     }
 
     /// True for packets that did not arrive whole, in order and accepted, and for recovery from it.
-    #[must_use]
     pub fn is_of_delivery(self) -> bool {
         use Problem::{Icrc, Loss, NotReady, Refused, Retransmission, Silent};
         matches!(self, Icrc | Loss | NotReady | Refused | Retransmission | Silent)
     }
 
     /// The kind of a finding; `None` for an id that is not known.
-    #[must_use]
     pub fn of(finding: &Finding) -> Option<Self> {
         Some(finding.subject.problem.unwrap_or(catalog::entry(finding.id)?.problem))
     }

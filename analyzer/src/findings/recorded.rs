@@ -8,7 +8,6 @@ use crate::analysis::FlowId;
 use crate::sample::Direction;
 
 /// A finding from its JSON; `None` if invalid, or of a kind unknown to this version.
-#[must_use]
 pub fn read(json: &str) -> Option<Finding> {
     let value: Value = serde_json::from_str(json).ok()?;
     let kind = entry(text(&value, "id")?)?;

@@ -99,25 +99,21 @@ pub struct Excess {
 
 impl Finding {
     /// Number of flows that it is about.
-    #[must_use]
     pub fn flow_count(&self) -> u64 {
         self.subject.flows.unwrap_or(self.flows.len() as u64)
     }
 
     /// True if this link is its place, or one of the places of the findings that it joins.
-    #[must_use]
     pub fn is_at(&self, link: &str) -> bool {
         self.place.has(link) || self.subject.links.iter().any(|one| one == link)
     }
 
     /// True if it compares this link with others.
-    #[must_use]
     pub fn compares(&self, link: &str) -> bool {
         self.subject.compared.iter().any(|one| one.links.iter().any(|name| name == link))
     }
 
     /// True if it compares these links, in this direction.
-    #[must_use]
     pub fn compares_all(&self, links: &[String], direction: Option<Direction>) -> bool {
         let is_way = |way: Option<Direction>| way.is_none() || way == direction;
         self.subject.compared.iter().any(|one| one.links == links && is_way(one.direction))
@@ -125,7 +121,6 @@ impl Finding {
 
     /// True if it is about this queue pair of this device. Numbers are reused: where its creation is not known, it
     /// existed in the latest episode.
-    #[must_use]
     pub fn is_about_qp(&self, device: &Device, qp: &DeviceQp) -> bool {
         let label = device.label();
         let is_here = |port: Option<&str>| match port {
@@ -426,7 +421,6 @@ impl Subject {
     }
 
     /// Memory in use beyond the value itself, in bytes.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         let links = self.compared.iter().flat_map(|one| &one.links).chain(&self.links);
         let of_compared = self.compared.len() * size_of::<Compared>();

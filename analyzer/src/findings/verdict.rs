@@ -64,7 +64,6 @@ pub struct Verdict<'a> {
 impl<'a> Verdict<'a> {
     /// The verdict over findings in the order of [`order::sort`](super::order::sort). `recorded`: the end of a
     /// capture, not now.
-    #[must_use]
     pub fn of(findings: &'a [Finding], recorded: bool) -> Self {
         let troubles = || findings.iter().filter(|one| one.is_primary());
         let count =
@@ -106,7 +105,6 @@ impl<'a> Verdict<'a> {
     }
 
     /// One sentence, without the title of the worst finding.
-    #[must_use]
     pub fn sentence(&self) -> String {
         let state = match self.health {
             Health::Healthy | Health::Recovered => "Healthy",
@@ -130,7 +128,6 @@ impl<'a> Verdict<'a> {
     }
 
     /// [`Self::detail`] in at most this number of characters, where it can be shortened.
-    #[must_use]
     pub fn detail_in(&self, most: usize) -> String {
         let before = self.detail.strip_suffix(THRESHOLDS).and_then(|text| text.strip_suffix(HEALTHY_SUMMARY));
         match before.filter(|_| self.detail.chars().count() > most) {
@@ -169,7 +166,6 @@ impl<'a> Verdict<'a> {
     }
 
     /// The next command to run on this host: the first step with a command of the worst finding, else `explain`.
-    #[must_use]
     pub fn next_command(&self) -> Option<String> {
         let worst = self.worst?;
         let here = worst.steps.iter().filter(|step| step.host.is_none());

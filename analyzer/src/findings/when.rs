@@ -18,13 +18,11 @@ pub struct DataEnd {
 
 impl DataEnd {
     /// Time of day in UTC, with the date if it is not that of the end.
-    #[must_use]
     pub fn clock(self, ns: u64) -> String {
         if self.short { units::clock_utc(ns) } else { units::recent_utc(ns, self.ns) }
     }
 
     /// The time until which what has not ended lasts.
-    #[must_use]
     pub fn until(self) -> Option<u64> {
         self.ns.map(|ns| ns.max(self.shown_ns.unwrap_or(0)))
     }
@@ -34,7 +32,6 @@ impl Finding {
     /// Start and end: "since 05:41:57 UTC, for 13.0 s", with ", quiet for 4.00 s" behind it where it was last seen that
     /// long ago, or "05:41:57 to 05:42:10 UTC, ended after 13.0 s"; of several episodes the latest, to which the
     /// figures belong. `None` if neither is known, as for settings.
-    #[must_use]
     pub fn when(&self, end: DataEnd) -> Option<String> {
         let ended = self.has_ended(end.ns);
         let first = self.since_ns();
@@ -70,7 +67,6 @@ impl Finding {
     }
 
     /// Its latest episode among those since the first: "3rd time in 2 min 10 s"; `None` for the first one.
-    #[must_use]
     pub fn recurrence(&self, end: DataEnd) -> Option<String> {
         let nth = ordinal(self.episodes.len()).filter(|_| self.episodes.len() > 1)?;
         let until = if self.has_ended(end.ns) { self.last_seen_ns } else { end.until() };
@@ -82,7 +78,6 @@ impl Finding {
     }
 
     /// True if it was not seen in the last seconds of data that end at `end_ns`.
-    #[must_use]
     pub fn has_ended(&self, end_ns: Option<u64>) -> bool {
         !self.active || self.over_since(end_ns).is_some()
     }

@@ -31,7 +31,6 @@ impl Confidence {
     ];
 
     /// Confidence from the agreement and the distance from the median. Unknown values are ignored.
-    #[must_use]
     pub fn of(share: Option<f64>, count: Option<f64>, z: Option<f64>) -> Self {
         let at_least = |value: Option<f64>, least: f64| value.is_none_or(|value| value >= least);
         let reached = Self::FROM
@@ -50,7 +49,6 @@ impl Confidence {
     }
 
     /// Its name.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Low => "low",

@@ -17,7 +17,6 @@ pub(super) fn time(ms: f64) -> String {
 }
 
 /// A cell in readable form.
-#[must_use]
 pub(super) fn cell(row: &Row, column: &Column) -> String {
     let unit = match column.unit {
         Unit::OfMetric if text(row, "metric") == "latency" => Unit::Duration,

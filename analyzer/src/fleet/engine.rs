@@ -120,7 +120,6 @@ impl Answers {
 }
 
 /// The SQL dialect of a program, by its name.
-#[must_use]
 pub fn dialect_of(program: &Path) -> Dialect {
     let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
     if name.starts_with("clickhouse") { Dialect::ClickHouse } else { Dialect::DuckDb }

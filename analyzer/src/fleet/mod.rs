@@ -29,7 +29,6 @@ use serde_json::{Map, Value};
 pub type Row = Map<String, Value>;
 
 /// A number in a row; engines write some numbers as text. `None`: unknown.
-#[must_use]
 pub fn number(row: &Row, name: &str) -> Option<f64> {
     match row.get(name)? {
         Value::Number(number) => number.as_f64(),
@@ -39,13 +38,11 @@ pub fn number(row: &Row, name: &str) -> Option<f64> {
 }
 
 /// A text in a row. Empty: unknown.
-#[must_use]
 pub fn text<'a>(row: &'a Row, name: &str) -> &'a str {
     row.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// A number of an engine as a count.
-#[must_use]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
 fn whole(number: f64) -> u64 {
     number.round().max(0.0) as u64

@@ -42,7 +42,6 @@ fn table(rows: &[Row], columns: &[&'static Column]) -> Table {
 }
 
 /// The answer as text for a terminal of this width. Columns that do not fit are left out from the right.
-#[must_use]
 pub fn text(answer: &Answer, width: usize, paint: Paint) -> String {
     let mut text = format!(
         "{}\n{}\n",
@@ -106,7 +105,6 @@ pub fn json(answer: &Answer) -> Result<String, serde_json::Error> {
 }
 
 /// The answer as a self-contained HTML page without scripts.
-#[must_use]
 pub fn html(answer: &Answer) -> String {
     let mut page = Markup::default();
     html::head(&mut page, &answer.headline);

@@ -267,7 +267,6 @@ const TIMELINE: &[Column] = &[
 
 impl Question {
     /// Name on the command line.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Slow => "slow",
@@ -280,7 +279,6 @@ impl Question {
     }
 
     /// Columns of its answer.
-    #[must_use]
     pub const fn columns(self) -> &'static [Column] {
         match self {
             Self::Slow | Self::Loss => HOPS,
@@ -292,7 +290,6 @@ impl Question {
     }
 
     /// Tables that it reads, including those of the summary.
-    #[must_use]
     pub const fn tables(self) -> &'static [&'static str] {
         match self {
             Self::Slow | Self::Loss | Self::Balance => {
@@ -307,7 +304,6 @@ impl Question {
     }
 
     /// The SQL that counts the selected rows of its tables: its first statement.
-    #[must_use]
     pub fn summary(self, chosen: &Chosen) -> String {
         const READINGS: [&str; 3] = ["flow_seconds", "device_seconds", "qp_seconds"];
         let others = self.tables().iter().filter(|table| !READINGS.contains(table));
@@ -322,7 +318,6 @@ impl Question {
     }
 
     /// Its SQL, one statement.
-    #[must_use]
     pub fn sql(self, chosen: &Chosen) -> String {
         const COMMON: &str = include_str!("sql/hops.sql");
         let of_devices = |text: &str| {
@@ -453,7 +448,6 @@ pub struct Name(String);
 
 impl Name {
     /// The text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -72,7 +72,6 @@ impl Recordings {
     }
 
     /// The folders in which an engine reads files of this host.
-    #[must_use]
     pub fn folders(&self) -> Vec<PathBuf> {
         self.roots.iter().filter(|root| !is_bucket(root)).map(PathBuf::from).collect()
     }
@@ -116,7 +115,6 @@ impl Recordings {
     }
 
     /// SQL that declares the tables of a question for an engine.
-    #[must_use]
     pub fn declare(&self, question: Question, chosen: &Chosen, dialect: Dialect) -> String {
         let session = match dialect {
             Dialect::DuckDb => SESSION,
@@ -130,7 +128,6 @@ impl Recordings {
     }
 
     /// Comments that say to a reader how either engine gets the tables of a question.
-    #[must_use]
     pub fn describe(&self, question: Question, chosen: &Chosen) -> String {
         let mut text = format!(
             "-- `{}` for DuckDB and for ClickHouse from 26.4 (before: set session_timezone = 'UTC').\n-- It reads tables of a recording: inserted ones, or these views of the files.\n",

@@ -34,7 +34,6 @@ impl Client {
     }
 
     /// TCP port of the server.
-    #[must_use]
     pub const fn port(&self) -> u16 {
         self.server.port()
     }

@@ -31,7 +31,6 @@ pub const PREFIX: &str = "dump-";
 pub(super) const PARTIAL: &str = ".partial";
 
 /// The trigger time of the dump in a folder; `None` if it is not a dump.
-#[must_use]
 pub fn trigger_ns(folder: &Path) -> Option<u64> {
     let why: Value = serde_json::from_slice(&fs::read(folder.join(WHY)).ok()?).ok()?;
     why["trigger_ns"].as_u64().filter(|_| why["schema"] == SCHEMA)

@@ -11,7 +11,6 @@ pub struct Pattern(Vec<String>);
 
 impl Pattern {
     /// True if an id matches.
-    #[must_use]
     pub fn matches(&self, id: &str) -> bool {
         self.0.iter().any(|one| fits(one, id))
     }

@@ -86,7 +86,6 @@ pub struct Recorder {
 
 impl Recorder {
     /// A recorder without samples. Dumps go to `writer`.
-    #[must_use]
     pub fn new(
         settings: &Settings,
         origin: Origin,
@@ -112,7 +111,6 @@ impl Recorder {
     }
 
     /// The flags that request a dump.
-    #[must_use]
     pub const fn requests(&self) -> &Requests {
         &self.requests
     }

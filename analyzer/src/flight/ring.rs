@@ -110,7 +110,6 @@ pub struct Lost {
 
 impl Ring {
     /// A ring that holds `keep_ns` of data time.
-    #[must_use]
     pub fn new(keep_ns: u64) -> Self {
         Self { keep_ns, ..Self::default() }
     }
@@ -214,13 +213,11 @@ impl Ring {
     }
 
     /// Losses so far.
-    #[must_use]
     pub const fn lost(&self) -> Lost {
         self.lost
     }
 
     /// Memory in use for sealed blocks and events, in bytes.
-    #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes + self.event_bytes
     }

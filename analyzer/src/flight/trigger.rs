@@ -53,7 +53,6 @@ pub struct Reason {
 
 impl Reason {
     /// The reason for a request.
-    #[must_use]
     pub fn requested(cause: Cause, time_ns: u64) -> Self {
         let title = format!("Requested by {}", cause.words());
         Self { cause, time_ns, id: None, severity: None, title, evidence: Value::Null }
@@ -71,7 +70,6 @@ impl Reason {
     }
 
     /// A word for the folder name.
-    #[must_use]
     pub fn word(&self) -> &'static str {
         self.id.unwrap_or(match self.cause {
             Cause::Finding => "finding",
@@ -97,7 +95,6 @@ pub struct Triggers {
 
 impl Triggers {
     /// Triggers without a report.
-    #[must_use]
     pub fn new(on: Pattern, cooldown_ns: u64) -> Self {
         Self { on, cooldown_ns, known: None, fired: BTreeMap::new(), held_back: 0 }
     }
@@ -134,7 +131,6 @@ impl Triggers {
     }
 
     /// Number of findings so far that triggered no dump because of the cooldown of their id.
-    #[must_use]
     pub const fn held_back(&self) -> u64 {
         self.held_back
     }

@@ -31,7 +31,6 @@ type RunProgram = Aside<PathBuf, io::Result<()>>;
 
 /// Rights of the thread.
 #[cfg(target_os = "linux")]
-#[must_use]
 pub fn needs(folder: &Path) -> Plan {
     Plan { tree: true, ..Plan::of_files(Vec::new(), vec![folder.to_owned()]) }
 }

@@ -50,7 +50,6 @@ impl HostError {
     }
 
     /// The error number, if the kernel gave one.
-    #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {
             Self::System { cause, .. } | Self::Netlink { cause, .. } => cause.raw_os_error(),
@@ -59,7 +58,6 @@ impl HostError {
     }
 
     /// The action that failed, as it reads after "cannot"; `None` for errors about a selection or privileges.
-    #[must_use]
     pub fn action(&self) -> Option<&str> {
         match self {
             Self::System { action, .. } | Self::Netlink { action, .. } => Some(action),
@@ -68,7 +66,6 @@ impl HostError {
     }
 
     /// The cause, without the remedy.
-    #[must_use]
     pub fn cause(&self) -> String {
         match self {
             Self::System { cause, .. } => words(cause),
@@ -80,7 +77,6 @@ impl HostError {
     }
 
     /// The remedy, if one is known.
-    #[must_use]
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::System { cause, .. } | Self::Netlink { cause, .. } => remedy(cause),
@@ -89,7 +85,6 @@ impl HostError {
     }
 
     /// True if the object does not exist or no longer exists.
-    #[must_use]
     pub fn is_absent(&self) -> bool {
         matches!(self.errno(), Some(libc::ENODEV | libc::ENOENT | libc::ENXIO | libc::ESRCH))
     }

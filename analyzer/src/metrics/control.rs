@@ -180,7 +180,6 @@ impl Pause {
 
 impl Collector {
     /// Nothing seen yet; links have this speed in Mbit/s, as far as it is known.
-    #[must_use]
     pub fn new(mbps: Option<u64>) -> Self {
         Self { mbps, ..Self::default() }
     }
@@ -286,7 +285,6 @@ impl Collector {
     }
 
     /// Metrics of the frames so far.
-    #[must_use]
     pub fn metrics(&self) -> ControlMetrics {
         let mut links: BTreeMap<u16, LinkControl> = BTreeMap::new();
         for (&(link, station), rows) in &self.stations {

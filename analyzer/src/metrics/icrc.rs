@@ -81,7 +81,6 @@ pub struct Collector {
 
 impl Collector {
     /// Nothing checked yet; the timeline in bins of this length.
-    #[must_use]
     pub fn new(bin_ns: u64) -> Self {
         Self { slots: Vec::new(), retired: Vec::new(), wrong: timeline::Recorder::new(bin_ns) }
     }
@@ -129,7 +128,6 @@ impl Collector {
     }
 
     /// Checked and wrong ICRCs of all packets so far.
-    #[must_use]
     pub fn metrics(&self) -> Icrc {
         Icrc {
             flows: self.slots.iter().map(|(_, counts)| counts.clone()).collect(),
@@ -139,7 +137,6 @@ impl Collector {
     }
 
     /// All that is known, in the collector's own memory.
-    #[must_use]
     pub fn finish(self) -> Icrc {
         let mut flows: Vec<Checked> = self.slots.into_iter().map(|(_, counts)| counts).collect();
         // Collected in place: what is smaller leaves room.
@@ -155,19 +152,16 @@ impl Icrc {
     }
 
     /// Packets with a wrong ICRC of the flow in a slot.
-    #[must_use]
     pub fn wrong(&self, slot: u32) -> u64 {
         self.flows.get(slot as usize).map_or(0, |flow| flow.wrong.packets)
     }
 
     /// The flow in a slot.
-    #[must_use]
     pub fn flow(&self, slot: u32) -> Checked {
         self.flows.get(slot as usize).cloned().unwrap_or_default()
     }
 
     /// The retired flows of a link.
-    #[must_use]
     pub fn retired(&self, link: u16) -> Checked {
         self.retired.get(usize::from(link)).cloned().unwrap_or_default()
     }
@@ -182,7 +176,6 @@ const LRH_LEN: usize = 8;
 ///
 /// The same rule as [`rocescope_common::wire::icrc::check`], faster.
 #[inline]
-#[must_use]
 pub fn contents(data: &[u8], frame: &Frame) -> Option<Contents> {
     if frame.icrc_offset == UNKNOWN {
         return None;

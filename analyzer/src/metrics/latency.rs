@@ -240,7 +240,6 @@ impl Collector {
     }
 
     /// The figures so far, by slot of the flow of requests.
-    #[must_use]
     pub fn metrics(&self) -> BySlot {
         let mut figures = self.figures();
         self.tails.fill(&mut figures, self.latest_ns);
@@ -300,7 +299,6 @@ pub enum Classes {
 
 impl Figure {
     /// By class: writes and sends, READs, atomics; `None` where [`all`](Self::all) is.
-    #[must_use]
     pub fn classes(&self) -> Option<[Option<Summary>; CLASSES]> {
         match &self.classes {
             Classes::None => None,
@@ -331,7 +329,6 @@ impl Figure {
     }
 
     /// Requests that are not in the times, and will not be: without those that no answer has been seen for.
-    #[must_use]
     pub const fn not_timed(&self) -> u64 {
         self.unpaired + self.ambiguous + self.ring_full + self.untracked
     }
@@ -347,7 +344,6 @@ pack! {
 
 impl BySlot {
     /// The figures of the flow in a slot.
-    #[must_use]
     pub fn get(&self, slot: u32) -> Option<&Figure> {
         let at = self.0.binary_search_by_key(&slot, |(slot, _)| *slot).ok()?;
         self.0.get(at).map(|(_, figure)| figure)
@@ -359,7 +355,6 @@ impl BySlot {
     }
 
     /// True if no flow has any.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -388,7 +383,6 @@ impl FromIterator<(u32, Figure)> for BySlot {
 
 impl Figure {
     /// The figures of one ring of the kernel; `unpaired` and `untracked` are not its business.
-    #[must_use]
     pub fn of(ring: &Latency) -> Self {
         Self {
             ambiguous: ring.ambiguous + ring.ambiguous_responses,

@@ -187,7 +187,6 @@ impl Collector {
     }
 
     /// The messages so far; those that wait for an answer end with their last packet.
-    #[must_use]
     pub fn metrics(&self) -> Messages {
         let waiting = self.flows.iter().flat_map(|flow| &flow.waiting).map(|one| one.message);
         let mut longest: Vec<Message> =

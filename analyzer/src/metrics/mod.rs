@@ -116,7 +116,6 @@ pub struct Collector {
 
 impl Collector {
     /// Collector before the first packet.
-    #[must_use]
     pub fn new(options: &Options) -> Self {
         let window = options.reorder_window.map_or(loss::REORDER_WINDOW_NS, nanos);
         Self {
@@ -213,7 +212,6 @@ impl Collector {
     }
 
     /// Metrics of the packets so far.
-    #[must_use]
     pub fn metrics(&self) -> Metrics {
         let Self { duplicates, pairing, latency, ecn, loss, taps, traffic, messages } = self;
         let messages = messages.as_ref().map(|messages| Arc::new(messages.metrics()));
@@ -228,7 +226,6 @@ impl Collector {
 
     /// The figures at the end. Each collector is freed as soon as its figures are made: with very many flows, all of
     /// both together are half of the memory.
-    #[must_use]
     pub fn finish(self) -> Metrics {
         let Self { duplicates, pairing, latency, ecn, loss, taps, traffic, messages } = self;
         let messages = messages.map(|messages| Arc::new(messages.metrics()));

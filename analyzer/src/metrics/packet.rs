@@ -102,7 +102,6 @@ impl Packet {
     /// A counted packet: its headers and captured bytes, its time and link, the slot and the counters of its
     /// flow (this packet included), and the outcome of counting it.
     #[inline]
-    #[must_use]
     pub fn new(
         (frame, data): (&Frame, &[u8]),
         (time_ns, link): (u64, u16),
@@ -139,28 +138,24 @@ impl Packet {
 
     /// The BTH's AckReq bit.
     #[inline]
-    #[must_use]
     pub const fn ack_req(&self) -> bool {
         self.flags & Flag::ACK_REQ != 0
     }
 
     /// True if it has ECN bits.
     #[inline]
-    #[must_use]
     pub const fn has_ecn(&self) -> bool {
         self.flags & Flag::ECN != 0
     }
 
     /// The ECN bits of a packet that is neither an ACKNOWLEDGE nor a CNP; 0 (not ECN-capable) for all others.
     #[inline]
-    #[must_use]
     pub const fn data_ecn(&self) -> u8 {
         self.flags & Flag::DATA_ECN
     }
 
     /// Priority code point of the outermost VLAN tag; `None` when it is untagged, or the tag is not known.
     #[inline]
-    #[must_use]
     pub fn priority(&self) -> Option<u8> {
         let priority = (self.flags & Flag::PRIORITY) >> Flag::PRIORITY_SHIFT;
         (self.flags & Flag::TAGGED != 0).then_some(priority)
@@ -168,7 +163,6 @@ impl Packet {
 
     /// True if collectors need its [`PacketExtras`].
     #[inline]
-    #[must_use]
     pub fn wants_extras(&self) -> bool {
         self.outcome.events & (Event::NEW_FLOW | Event::GSI) != 0
     }
@@ -191,7 +185,6 @@ pub struct PacketExtras {
 
 impl PacketExtras {
     /// The extras of a packet on `link` with these headers and captured bytes, from this interface of a tap.
-    #[must_use]
     pub fn of((frame, data): (&Frame, &[u8]), link: u16, tap: Arc<str>, interface: u32) -> Self {
         Self { frame: *frame, key: FlowKey::of(frame, link), data: data.to_vec(), tap, interface }
     }

@@ -260,7 +260,6 @@ impl Collector {
     }
 
     /// Connection set-ups so far.
-    #[must_use]
     pub fn metrics(&self) -> Setups {
         let mut rows = self.done.clone();
         let mut untracked = self.untracked;

@@ -202,7 +202,6 @@ impl Collector {
     }
 
     /// Spreading of flows so far.
-    #[must_use]
     pub fn metrics(&self) -> BySlot {
         BySlot {
             trimmed: self

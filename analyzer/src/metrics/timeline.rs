@@ -73,7 +73,6 @@ pub struct LinkPoints {
 
 impl LinkPoints {
     /// Length of a point in nanoseconds.
-    #[must_use]
     pub const fn length_ns(&self) -> u64 {
         self.bin_ns.saturating_mul(1 << self.shift)
     }

@@ -24,7 +24,6 @@ pub struct Conclusions {
 
 impl Conclusions {
     /// The findings of a report made at `time_ns`.
-    #[must_use]
     pub fn of(report: &Report, time_ns: u64) -> Self {
         let few = |finding: &Finding| {
             let mut few = finding.clone();
@@ -40,7 +39,6 @@ impl Conclusions {
     }
 
     /// Approximate memory in use, in bytes.
-    #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
     }

@@ -42,7 +42,6 @@ pub struct Counts {
 
 impl Counts {
     /// The counters of one flow, with its loss figures; `None` if there are none.
-    #[must_use]
     pub fn of(stats: &Stats, slot: u32, losses: Option<&Loss>) -> Self {
         let known = |of: Option<Metrics>| of.map_or((0, 0), |metrics| (metrics.lost, metrics.recovered));
         let (requests_known, responses_known) = losses.map_or((false, false), |losses| losses.is_known(slot));
@@ -70,7 +69,6 @@ impl Counts {
     }
 
     /// The counters of one flow without loss figures.
-    #[must_use]
     pub fn counted(stats: &Stats) -> Self {
         let (requests, responses) = (&stats.psn, stats.rare.responses_missing());
         let [sequence_naks, others @ ..] = stats.rare.naks;
@@ -94,7 +92,6 @@ impl Counts {
     }
 
     /// The counters kept of retired flows; the others are 0.
-    #[must_use]
     pub fn of_retired(retired: &Retired) -> Self {
         Self {
             packets: retired.packets,
@@ -138,7 +135,6 @@ impl Counts {
     }
 
     /// The growth since `earlier`; `None` when a counter decreased.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> Option<Self> {
         let mut back = false;
         // Loss figures are revised as more becomes known; a decrease of these does not invalidate the rates.
@@ -175,13 +171,11 @@ impl Counts {
     }
 
     /// All NAKs except RNR NAKs.
-    #[must_use]
     pub const fn naks(&self) -> u64 {
         self.sequence_naks + self.other_naks
     }
 
     /// What goes wrong, to compare rows by.
-    #[must_use]
     pub fn fault_rank(&self) -> FaultRank {
         FaultRank {
             lost: self.lost,
@@ -192,7 +186,6 @@ impl Counts {
     }
 
     /// CE-marked over ECN-capable packets; `None` without ECN-capable packets.
-    #[must_use]
     pub fn ce_ratio(&self) -> Option<f64> {
         let [_, ect1, ect0, ce] = self.ecn_data;
         let capable = ect1 + ect0 + ce;
@@ -231,19 +224,16 @@ pub struct Delta {
 
 impl Delta {
     /// Bits per second of outer frames.
-    #[must_use]
     pub fn bits_per_s(&self) -> f64 {
         self.counts.bytes as f64 * 8.0 / self.seconds
     }
 
     /// Packets per second.
-    #[must_use]
     pub fn packets_per_s(&self) -> f64 {
         self.counts.packets as f64 / self.seconds
     }
 
     /// Congestion notification packets per second.
-    #[must_use]
     pub fn cnp_per_s(&self) -> f64 {
         self.counts.cnp as f64 / self.seconds
     }

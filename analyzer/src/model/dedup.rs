@@ -38,7 +38,6 @@ pub struct DedupSnapshot {
 
 impl DedupSnapshot {
     /// The growth since `earlier`.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> Counts {
         self.grown.less(&earlier.grown)
     }

@@ -29,7 +29,6 @@ pub struct Detail {
 
 impl Detail {
     /// The details of flow number `index` of `sample`; `None` when there is no such flow.
-    #[must_use]
     pub fn new(sample: &Sample, index: usize) -> Option<Self> {
         let flow = sample.flows.get(index)?;
         let stats = flow.stats.clone();
@@ -67,7 +66,6 @@ impl Detail {
 }
 
 /// Queue pair at the sending end of flow number `index`, if known.
-#[must_use]
 pub fn peer_qp(sample: &Sample, index: usize) -> Option<u32> {
     let flow = sample.flows.get(index)?;
     if let Some(qp) = sample.owned(flow).and_then(|owned| owned.peer_qp) {
@@ -83,7 +81,6 @@ pub fn peer_qp(sample: &Sample, index: usize) -> Option<u32> {
 }
 
 /// The tunnels in [`Stats::encap`], outermost first.
-#[must_use]
 pub fn encapsulation(encap: u32) -> Vec<&'static str> {
     encap.to_le_bytes().into_iter().filter_map(Encap::from_byte).map(Encap::name).collect()
 }

@@ -78,20 +78,17 @@ impl FlowVerdict {
     /// Sorts by the place of the worst finding in the report, then by the flow's place in that finding: larger is
     /// worse; 0 without a finding. What a view calls the worst of several flows is the one that the finding lists
     /// first.
-    #[must_use]
     pub fn rank(&self) -> u32 {
         let worse = |place: u16, behind: u8| u32::from(u16::MAX - place) << 8 | u32::from(u8::MAX - behind);
         self.worst.map_or(0, |_| 1 + worse(self.place, self.behind))
     }
 
     /// True if the worst finding lists the flow among the most affected ones.
-    #[must_use]
     pub const fn is_listed(&self) -> bool {
         self.worst.is_some() && self.behind != UNLISTED
     }
 
     /// True if the first finding of the report names the flow and is active: the one that headlines name.
-    #[must_use]
     pub const fn is_headline(&self) -> bool {
         self.worst.is_some() && self.active && self.place == 0
     }
@@ -126,7 +123,6 @@ pub struct State {
 impl State {
     /// The state of `row`. A flow that carries nothing any more, and whose findings have ended, is idle: what was wrong
     /// is no state of it, unless that is why it carries nothing.
-    #[must_use]
     pub fn of(row: &Row) -> Self {
         let judged = row.judged;
         let active = row.delta.as_ref().map(|d| d.counts.packets > 0);
@@ -149,19 +145,16 @@ impl State {
     }
 
     /// True if findings were evaluated: before that the state is unknown.
-    #[must_use]
     pub const fn known(&self) -> bool {
         self.judged.known
     }
 
     /// True if a finding of this kind, active or past, names the row's flow.
-    #[must_use]
     pub const fn has(&self, kind: Problem) -> bool {
         self.judged.kinds & bit(kind) != 0
     }
 
     /// Sorts as [`FlowVerdict::rank`].
-    #[must_use]
     pub fn rank(&self) -> u32 {
         self.worst.map_or(0, |_| self.judged.rank())
     }
@@ -176,7 +169,6 @@ pub struct FlowVerdicts(Map<Name, FlowVerdict>);
 
 impl FlowVerdicts {
     /// The index of `findings`, which are in the order of the report.
-    #[must_use]
     pub fn of(findings: &[Finding]) -> Self {
         let mut all = Self::default();
         let problems = findings.iter().enumerate();
@@ -199,7 +191,6 @@ impl FlowVerdicts {
     }
 
     /// The findings that name a flow.
-    #[must_use]
     pub fn get(&self, key: &FlowKey) -> FlowVerdict {
         if self.0.is_empty() {
             return FlowVerdict::FINE;

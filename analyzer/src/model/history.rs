@@ -53,7 +53,6 @@ impl TimeRange {
     pub const ALL: [Self; 4] = [Self::Latest, Self::Seconds10, Self::Minute, Self::All];
 
     /// Length in nanoseconds; `None` without a fixed length.
-    #[must_use]
     pub const fn ns(self) -> Option<u64> {
         match self {
             Self::Latest | Self::All => None,
@@ -129,7 +128,6 @@ impl Default for History {
 
 impl History {
     /// An empty history whose snapshots take at most `budget` bytes, but of which two are always kept.
-    #[must_use]
     pub fn new(budget: usize) -> Self {
         Self {
             snapshots: VecDeque::new(),
@@ -152,7 +150,6 @@ impl History {
 
     /// Prepares the snapshot that [`push`](Self::push) would add; `None` if it would leave the sample out. This is
     /// nearly all of the work, and can run in another thread on a clone of the history.
-    #[must_use]
     pub fn prepare(&self, sample: &Sample, last: bool) -> Option<PreparedSnapshot> {
         let newest = self.snapshots.back().map(|kept| &kept.snapshot);
         let previous = match newest {
@@ -219,31 +216,26 @@ impl History {
     }
 
     /// The snapshot at which the counters were reset.
-    #[must_use]
     pub fn reset_point(&self) -> Option<&Snapshot> {
         self.reset.as_deref()
     }
 
     /// Names of the links.
-    #[must_use]
     pub fn names(&self) -> Option<&Names> {
         self.names.as_deref()
     }
 
     /// Number of snapshots kept.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.snapshots.len()
     }
 
     /// True if there is none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.snapshots.is_empty()
     }
 
     /// Snapshot number `at`, oldest first.
-    #[must_use]
     pub fn get(&self, at: usize) -> Option<&Snapshot> {
         self.shared(at).map(Arc::as_ref)
     }
@@ -254,19 +246,16 @@ impl History {
     }
 
     /// All snapshots, oldest first.
-    #[must_use]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Snapshot> + ExactSizeIterator {
         self.snapshots.iter().map(|kept| &*kept.snapshot)
     }
 
     /// The number of the newest snapshot at or before `time_ns`.
-    #[must_use]
     pub fn at_time(&self, time_ns: u64) -> Option<usize> {
         self.snapshots.partition_point(|kept| kept.snapshot.time_ns <= time_ns).checked_sub(1)
     }
 
     /// The number of the snapshot nearest to `time_ns`, as samples are not exactly a second apart.
-    #[must_use]
     pub fn nearest(&self, time_ns: u64) -> Option<usize> {
         let off = |at: usize| self.get(at).map(|snapshot| snapshot.time_ns.abs_diff(time_ns));
         let Some(before) = self.at_time(time_ns) else { return off(0).map(|_| 0) };
@@ -305,27 +294,23 @@ impl History {
     }
 
     /// The latest findings at snapshot number `at`.
-    #[must_use]
     pub fn conclusions(&self, at: usize) -> Option<&Conclusions> {
         self.snapshots.iter().take(at + 1).rev().find_map(|kept| kept.conclusions.as_deref())
     }
 
     /// Time of the oldest findings since which this one has been among them; `None` if there are none after them.
-    #[must_use]
     pub fn concluded_by(&self, finding: &Finding) -> Option<u64> {
         let by_ns = *self.known.get(&finding.key())?;
         (by_ns < self.concluded_ns).then_some(by_ns)
     }
 
     /// The entropy at snapshot number `at`, or at one of the `near` snapshots before it.
-    #[must_use]
     pub fn entropy(&self, at: usize, near: usize) -> Option<Entropy> {
         self.snapshots.iter().take(at + 1).rev().take(near).find_map(|kept| kept.entropy)
     }
 
     /// The snapshot at the start of a time range that ends at snapshot number `at`. The start may be slightly earlier
     /// than requested, to one that contains all flows, and later if nothing older is kept.
-    #[must_use]
     pub fn base(&self, at: usize, range: TimeRange) -> Option<&Arc<Snapshot>> {
         let end = self.get(at)?;
         let reset = self.reset.as_ref().filter(|reset| reset.time_ns < end.time_ns);
@@ -347,7 +332,6 @@ impl History {
 
     /// True if a possible problem began in the last four seconds: a counter of loss, retransmissions, NAKs, CE marks,
     /// CNPs or capture loss grows that had not grown in the ten seconds before.
-    #[must_use]
     pub fn has_onset(&self) -> bool {
         let Some(newest) = self.iter().next_back() else { return false };
         let ago = |ns: u64| self.at_time(newest.time_ns.saturating_sub(ns)).and_then(|at| self.get(at));
@@ -367,7 +351,6 @@ impl History {
     }
 
     /// Memory in use, in bytes.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         self.snapshots.iter().map(KeptSnapshot::bytes).sum()
     }

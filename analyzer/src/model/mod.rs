@@ -127,7 +127,6 @@ pub struct Lost {
 
 impl Lost {
     /// True if anything was missed.
-    #[must_use]
     pub fn any(&self) -> bool {
         let known = [self.events_dropped, self.capture_drops, self.interface_drops, self.bins_dropped];
         self.flow_table_full + self.contended + self.extra_full > 0 || known.iter().flatten().any(|n| *n > 0)
@@ -227,7 +226,6 @@ pub struct Model {
 impl Model {
     /// The model at snapshot number `at` of the history, with the time range before it. `newest` provides the indices
     /// of rows in the newest sample. `None` if there is no such snapshot.
-    #[must_use]
     pub fn new(history: &History, at: usize, range: TimeRange, newest: Option<&Sample>) -> Option<Self> {
         let end = history.shared(at)?;
         let names = history.names()?;
@@ -292,14 +290,12 @@ impl Model {
 
     /// Latencies of the requests of `row` answered in the time range; `None` if there were none, or if unknown.
     /// Computed on demand, since for all flows it would take longer than everything else.
-    #[must_use]
     pub fn latency(&self, row: &Row) -> Option<Times> {
         let (now, then) = self.timed(row)?;
         then.map_or_else(|| now.since(&Histogram::default()), |then| now.since(then))
     }
 
     /// Latencies of the requests of these rows together; rows without any, or with unknown ones, add nothing.
-    #[must_use]
     pub fn latency_of<'a>(&self, rows: impl IntoIterator<Item = &'a Row>) -> Option<Times> {
         let mut rows = rows.into_iter().filter(|row| self.timed(row).is_some()).peekable();
         let first = rows.next()?;
@@ -345,7 +341,6 @@ impl Model {
     }
 
     /// Frames of all kinds.
-    #[must_use]
     pub fn frames(&self) -> u64 {
         self.total.packets + self.skipped.iter().map(|(_, c)| c.packets).sum::<u64>()
     }

@@ -48,7 +48,6 @@ pub(super) fn to_data(rows: &mut [Row], pairs: &Map<u32, Pair>) {
 }
 
 /// The flow whose NAKs answer this one; `None` where the other direction is not known.
-#[must_use]
 pub fn answers_of(sample: &Sample, id: &Identity) -> Option<Identity> {
     let slot = sample.metrics.pairs.as_ref()?.get(&id.slot)?.reverse?;
     let flow = sample.flows.iter().find(|flow| flow.slot == slot)?;

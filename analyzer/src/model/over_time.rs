@@ -77,7 +77,6 @@ pub struct OverTime {
 impl OverTime {
     /// Built from a replay's packets, or else from the snapshots of the history. `overlap`: packets that `sample`
     /// counts on several links.
-    #[must_use]
     pub fn new(history: &History, sample: &Sample, overlap: &Overlap) -> Self {
         let links = sample.links.iter().take(LINKS).map(|link| (link.name.clone(), link.direction)).collect();
         let packets = sample.metrics.timeline.as_deref().filter(|links| !links.is_empty());
@@ -99,13 +98,11 @@ impl OverTime {
     }
 
     /// Beginning and end, Unix nanoseconds; `None` without data.
-    #[must_use]
     pub fn range(&self) -> Option<(u64, u64)> {
         Some((self.spans.first()?.from_ns, self.spans.last()?.to_ns))
     }
 
     /// True if the series has a known value at any time.
-    #[must_use]
     pub fn knows(&self, series: Series) -> bool {
         let gauged = || self.gauges.iter().any(|gauge| gauge.value(series).is_some());
         match series {
@@ -118,27 +115,23 @@ impl OverTime {
     }
 
     /// Packets of a signal between two times.
-    #[must_use]
     pub fn total(&self, kind: SignalKind, from_ns: u64, to_ns: u64) -> f64 {
         let part = |span: &CountedTime| span.within(from_ns, to_ns).0 * span.signals[kind as usize];
         self.spans.iter().map(part).sum()
     }
 
     /// Length of the shortest span with known values, in nanoseconds.
-    #[must_use]
     pub const fn least_ns(&self) -> u64 {
         self.least_ns
     }
 
     /// Time over which signals are counted in columns of `column_ns`: a second, or less if columns are shorter, but
     /// at least a span.
-    #[must_use]
     pub fn bucket_ns(&self, column_ns: u64) -> u64 {
         if self.from_packets { column_ns.max(self.least_ns).min(NS_PER_S) } else { NS_PER_S }
     }
 
     /// Share of the time between two times of which there are data.
-    #[must_use]
     pub fn covered(&self, from_ns: u64, to_ns: u64) -> f64 {
         let Some((first_ns, last_ns)) = self.range().filter(|_| to_ns > from_ns) else { return 0.0 };
         let ns = to_ns.min(last_ns).saturating_sub(from_ns.max(first_ns));
@@ -146,7 +139,6 @@ impl OverTime {
     }
 
     /// Values of `columns` columns of `column_ns` each, from `from_ns` on; `None` for unknown values.
-    #[must_use]
     pub fn columns(&self, series: Series, from_ns: u64, column_ns: u64, columns: usize) -> Vec<Option<f64>> {
         let mut all = Vec::with_capacity(columns);
         let mut start = from_ns;
@@ -159,7 +151,6 @@ impl OverTime {
     }
 
     /// The value between two times.
-    #[must_use]
     pub fn value(&self, series: Series, from_ns: u64, to_ns: u64) -> Option<f64> {
         if matches!(series, Series::P99 | Series::Paused) {
             let first = self.gauges.partition_point(|gauge| gauge.to_ns <= from_ns);

@@ -102,7 +102,6 @@ pub fn figure(series: Series, value: f64, other: impl Fn(f64) -> String) -> Stri
 }
 
 /// True if a finding held at some time in this span.
-#[must_use]
 pub fn held(finding: &Finding, from_ns: u64, to_ns: u64) -> bool {
     let last = finding.episodes.last().filter(|_| finding.active).map(|one| one.first_ns);
     // An active finding extends to the end of the data.
@@ -113,7 +112,6 @@ pub fn held(finding: &Finding, from_ns: u64, to_ns: u64) -> bool {
 
 /// True if an active finding reports packets that were lost or may have been, if only as information: zero packets lost
 /// upstream of a tap do not contradict it.
-#[must_use]
 pub fn is_losing(findings: &[Finding]) -> bool {
     findings.iter().filter(|finding| finding.active).filter_map(Problem::of).any(Problem::is_loss)
 }

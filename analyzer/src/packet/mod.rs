@@ -107,7 +107,6 @@ fn start(bytes: &[u8], wire_len: u32, bth_offset: usize) -> Option<(Start, Layer
 }
 
 /// Decodes the first bytes of a packet of `wire_len` bytes whose BTH is at `bth_offset`.
-#[must_use]
 pub fn decode(bytes: &[u8], wire_len: u32, bth_offset: usize) -> Packet {
     if let Some((_, layers)) = start(bytes, wire_len, bth_offset) {
         return read(bytes, wire_len, layers.0);

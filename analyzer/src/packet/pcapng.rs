@@ -24,7 +24,6 @@ const LINK_TYPES: [(Start, u16); 6] = [
 ];
 
 /// A file of the events that have packet bytes, and their number. `comment` describes an event.
-#[must_use]
 pub fn file<'a>(
     events: impl IntoIterator<Item = &'a EventSample>,
     comment: impl Fn(&EventSample) -> String,

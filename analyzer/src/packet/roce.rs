@@ -200,7 +200,6 @@ fn service(id: u64) -> String {
 }
 
 /// The AETH syndrome in words, with the code names of the InfiniBand specification.
-#[must_use]
 pub fn syndrome(aeth: u32) -> String {
     if aeth == UNKNOWN {
         return "AETH not captured".to_owned();

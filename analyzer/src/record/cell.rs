@@ -20,7 +20,6 @@ pub enum CellKind {
 
 impl CellKind {
     /// Name in the documentation.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Time => "timestamp",

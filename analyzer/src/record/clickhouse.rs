@@ -77,7 +77,6 @@ fn declared(column: &Column) -> String {
 }
 
 /// The statement that creates a table. Without a window, a table that is not replicated remembers no token.
-#[must_use]
 pub fn create_table(table: &Table) -> String {
     let columns: Vec<String> =
         table.columns.iter().map(|column| format!("    {}", declared(column))).collect();
@@ -91,7 +90,6 @@ pub fn create_table(table: &Table) -> String {
 
 /// The statement that adds the columns that a table of an older version lacks: ClickHouse drops values without a
 /// column.
-#[must_use]
 pub fn add_columns(table: &Table) -> String {
     let columns: Vec<String> =
         table.columns.iter().map(|column| format!("ADD COLUMN IF NOT EXISTS {}", declared(column))).collect();
@@ -189,7 +187,6 @@ impl Sender {
     }
 
     /// Number of files sent so far.
-    #[must_use]
     pub fn sent(&self) -> u64 {
         self.shared.state.locked().sent
     }

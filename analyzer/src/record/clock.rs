@@ -17,7 +17,6 @@ pub struct Step {
 
 impl Step {
     /// The event, as the beginning of a sentence.
-    #[must_use]
     pub fn sentence(self) -> String {
         let way = if self.jump_ns > 0 { "forwards" } else { "back" };
         format!("the clock stepped {way} by {}", units::duration(self.jump_ns.unsigned_abs()))

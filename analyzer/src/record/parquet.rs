@@ -267,7 +267,6 @@ fn added_since<'a>(table: &'a Table, whole: &Type, file: &Type) -> Result<&'a [C
 }
 
 /// The I/O error inside an error of the Parquet writer.
-#[must_use]
 pub fn cause(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(cause) => match cause.downcast::<io::Error>() {
@@ -402,7 +401,6 @@ impl<C: ChunkReader + 'static> Groups<C> {
     }
 
     /// Name of the table.
-    #[must_use]
     pub fn table(&self) -> &str {
         self.reader.metadata().file_metadata().schema().name()
     }

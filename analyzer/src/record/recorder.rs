@@ -131,19 +131,16 @@ impl Recorder {
     }
 
     /// True if the folder had the journal of a process of this host that was killed.
-    #[must_use]
     pub const fn is_after_kill(&self) -> bool {
         self.store.is_after_kill()
     }
 
     /// Rows and losses so far.
-    #[must_use]
     pub const fn recorded(&self) -> Recorded {
         self.recorded
     }
 
     /// Seals all rows, and sends queued files for a few seconds.
-    #[must_use]
     pub fn finish(mut self) -> (Recorded, Notices) {
         let rows = self.collector.finish();
         self.store.set_unfinished(Rows::default());

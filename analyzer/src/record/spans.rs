@@ -34,7 +34,6 @@ pub struct Spans {
 
 impl Spans {
     /// Those of a host in a folder.
-    #[must_use]
     pub fn read(dir: &Path, host: &str) -> Self {
         let own = folder_name(host);
         let mut unread = Vec::new();

@@ -117,13 +117,11 @@ macro_rules! tables {
 
         impl Rows {
             /// Total number of rows.
-            #[must_use]
             pub fn len(&self) -> usize {
                 [$( self.$table.len() ),+].into_iter().sum()
             }
 
             /// True if there are no rows.
-            #[must_use]
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
             }

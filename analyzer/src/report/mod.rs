@@ -66,13 +66,11 @@ impl Report {
     /// The report of everything counted up to `sample`.
     ///
     /// The same counts give the same report, whatever the order of the sample's flows.
-    #[must_use]
     pub fn build(sample: &Sample, options: &Options) -> Self {
         Self::with(sample, Facts::of(sample, &options.analysis), options)
     }
 
     /// The same report of a sample that nobody needs afterwards, in less memory.
-    #[must_use]
     pub fn of_last(mut sample: Sample, options: &Options) -> Self {
         let facts = Facts::of_last(&mut sample, &options.analysis);
         Self::with(&sample, facts, options)

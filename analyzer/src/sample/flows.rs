@@ -35,7 +35,6 @@ impl SpareList {
 
 impl Flows {
     /// The list alone: its memory is no spare any more.
-    #[must_use]
     pub fn into_vec(mut self) -> Vec<FlowSample> {
         std::mem::take(&mut self.list)
     }

@@ -56,7 +56,6 @@ impl GrownTimes {
     }
 
     /// Time of the latest reading in which a counter had grown, Unix nanoseconds.
-    #[must_use]
     pub fn last_ns(&self, counter: UntimedCounter) -> Option<u64> {
         self.counters.get(counter as usize)?.last_ns
     }

@@ -5,7 +5,6 @@ use crate::metrics::marking::{self, ByDscp, Marked};
 use crate::util::map::Map;
 
 /// The counts by link; `None` when some packets are only known without their DSCP, or found the flow table full.
-#[must_use]
 pub fn by_link(
     links: &[LinkSample],
     flows: &Flows,

@@ -23,7 +23,6 @@ pub struct MissedCounts {
 
 impl MissedCounts {
     /// The packets and events that a sample has missed since its source began.
-    #[must_use]
     pub fn of(sample: &Sample) -> Self {
         let mut missed = Self {
             events: sample.events_dropped.unwrap_or(0),
@@ -40,7 +39,6 @@ impl MissedCounts {
     }
 
     /// Of these, packets that no flow counts.
-    #[must_use]
     pub const fn packets(&self) -> u64 {
         self.flow_table_full.saturating_add(self.contended).saturating_add(self.interface_drops)
     }

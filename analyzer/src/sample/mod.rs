@@ -107,34 +107,29 @@ pub struct Recording {
 
 impl Sample {
     /// False of a recording, which has the losses that PSNs show, and no PSNs.
-    #[must_use]
     pub const fn has_psns(&self) -> bool {
         self.recording.is_none()
     }
 
     /// True if flows of a link can have source ports that are not known: a recording has one of each flow, and a full
     /// table lacks some.
-    #[must_use]
     pub fn lacks_ports(&self, link: u16) -> bool {
         let link = self.links.get(usize::from(link));
         self.recording.is_some() || link.is_some_and(|link| link.extra_full > 0)
     }
 
     /// Duplicates among the packets of the flow in a slot: the capture shows them twice.
-    #[must_use]
     pub fn duplicates(&self, slot: u32) -> DuplicateCounts {
         self.metrics.duplicates.as_ref().map(|found| found.flow(slot)).unwrap_or_default()
     }
 
     /// Duplicates among the packets of a link, those of retired flows included.
-    #[must_use]
     pub fn duplicates_on(&self, link: usize) -> DuplicateCounts {
         self.metrics.duplicates.as_ref().map(|found| found.link(link).duplicates).unwrap_or_default()
     }
 
     /// The queue pair of this host that a flow goes to (received) or comes from (sent), as the
     /// kernel knows it.
-    #[must_use]
     pub fn owned(&self, flow: &FlowSample) -> Option<Owned<'_>> {
         let direction = self.links.get(usize::from(flow.key.link))?.direction;
         self.owners.of(&flow.key, direction, flow.stats.transport != TRANSPORT_UD)
@@ -166,7 +161,6 @@ pub struct LinkSample {
 
 impl LinkSample {
     /// RoCE packets that are in no flow, and so in none of the figures that are made by flow.
-    #[must_use]
     pub fn without_flow(&self) -> Counter {
         let (full, contended) = (self.flow_table_full, self.contended);
         Counter { packets: full.packets + contended.packets, bytes: full.bytes + contended.bytes }
@@ -243,7 +237,6 @@ pub struct EventSample {
 
 impl EventSample {
     /// The first of the PSNs that are missing, with a gap.
-    #[must_use]
     pub const fn first_missing(&self) -> u32 {
         psn_distance(self.missing, self.psn)
     }

@@ -42,7 +42,6 @@ pub struct Hello {
 
 impl Hello {
     /// Describes this process.
-    #[must_use]
     pub fn of(interfaces: usize, hooks: &[String]) -> Self {
         Self {
             schema: SCHEMA.to_owned(),
@@ -56,7 +55,6 @@ impl Hello {
 }
 
 /// A number for what frames are made of: a view reads those of an agent with the same.
-#[must_use]
 pub fn layout() -> String {
     format!("{:016x}", pack::layout::<(Frame, (Sample, EventSample))>())
 }
@@ -89,7 +87,6 @@ pack! {
 
 impl Frame {
     /// The frame behind its length. `None` for one that is too long.
-    #[must_use]
     pub fn bytes(&self) -> Option<Vec<u8>> {
         let mut bytes = vec![0; size_of::<u32>()];
         self.pack(&mut bytes);

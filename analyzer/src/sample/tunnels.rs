@@ -7,7 +7,6 @@ use crate::util::units::plural;
 
 /// Sentence with the number of packets of a live source that were skipped in such tunnels, and what to do; `None` if
 /// there are none.
-#[must_use]
 pub fn not_decoded_live(packets: u64) -> Option<String> {
     (packets > 0).then(|| {
         let are = if packets == 1 { "is" } else { "are" };

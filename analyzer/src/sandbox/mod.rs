@@ -84,13 +84,11 @@ fn wait_for<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> io::Result<
 
 /// The capabilities that a thread keeps of those that the calling thread has, for people, each with what it is for;
 /// none when nothing is given up.
-#[must_use]
 pub fn kept(plan: &Plan) -> Vec<String> {
     if is_off() { Vec::new() } else { rights::kept(&whole(plan).1) }
 }
 
 /// The same for several threads, one sentence for each that keeps any.
-#[must_use]
 pub fn kept_by<'a>(threads: impl IntoIterator<Item = (&'a str, Vec<String>)>) -> Vec<String> {
     let all = threads.into_iter().filter(|(_, kept)| !kept.is_empty());
     all.map(|(thread, kept)| format!("{thread}: {}", kept.join(", "))).collect()
@@ -107,7 +105,6 @@ fn whole(plan: &Plan) -> (Option<rights::User>, Plan) {
 }
 
 /// True if nothing is given up (`--no-sandbox`).
-#[must_use]
 pub fn is_off() -> bool {
     OFF.load(Ordering::Relaxed)
 }
@@ -159,7 +156,6 @@ fn tell(state: &State) {
 
 /// Gives up everything that `plan` does not need, for the calling thread and those that it starts from now on. A right
 /// that cannot be given up stands in the result; the run goes on without that limit.
-#[must_use]
 pub fn enter(plan: &Plan) -> State {
     if is_off() {
         return State { holds: vec!["privileges are kept (--no-sandbox)".to_owned()], missing: Vec::new() };

@@ -52,7 +52,6 @@ const MOST_BELOW: usize = 1_000;
 
 impl Plan {
     /// Of a thread that parses, computes and shows, and nothing else.
-    #[must_use]
     pub fn parser() -> Self {
         // Sizes of memory and numbers of processors.
         Self {
@@ -62,7 +61,6 @@ impl Plan {
     }
 
     /// The same, of a command that reads `files`, and writes into `folders`.
-    #[must_use]
     pub fn of_files(files: impl IntoIterator<Item = PathBuf>, folders: Vec<PathBuf>) -> Self {
         let mut plan = Self::parser();
         for file in files {
@@ -76,13 +74,11 @@ impl Plan {
     }
 
     /// Of a thread that sends what it is given to a server on this TCP port.
-    #[must_use]
     pub fn client(port: u16) -> Self {
         Self { connect: vec![port], ..Self::parser() }
     }
 
     /// Of a thread that looks up names of hosts, and does nothing else: it reads no answer of a server of the user's.
-    #[must_use]
     pub fn names() -> Self {
         const DNS: u16 = 53;
         let mut plan = Self { connect: vec![DNS], names: true, ..Self::parser() };
@@ -94,7 +90,6 @@ impl Plan {
 
     /// Of a thread that reads doctor's facts of this host. What needs more, such as PCI configuration space, is read
     /// before.
-    #[must_use]
     pub fn reading_host() -> Self {
         Self { netlink: true, files: Files::OfProcesses, ..Self::parser() }
             .keeping(Capability::SysPtrace, "doctor's facts: settings of NCCL of all processes")
@@ -138,7 +133,6 @@ impl Plan {
     }
 
     /// The capabilities that stay, for people: `CAP_NET_ADMIN (the NIC's own context of queue pairs)`.
-    #[must_use]
     pub fn kept(&self) -> Vec<String> {
         self.keep.iter().map(|(capability, why)| format!("{} ({why})", capability.name())).collect()
     }

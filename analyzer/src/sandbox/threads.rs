@@ -26,7 +26,6 @@ pub struct Thread {
 
 impl Thread {
     /// Reads a status; `None` when a field is missing.
-    #[must_use]
     pub fn parse(status: &str) -> Option<Self> {
         let field = |name: &str| {
             status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
@@ -45,7 +44,6 @@ impl Thread {
 }
 
 /// The threads of a process, by number. Those that end meanwhile are left out.
-#[must_use]
 pub fn of(pid: u32) -> BTreeMap<u32, Thread> {
     let folder = format!("/proc/{pid}/task");
     let names = fs::read_dir(&folder).into_iter().flatten().flatten();

@@ -104,7 +104,6 @@ impl Connection {
 
 impl Attached {
     /// The agent's description of itself.
-    #[must_use]
     pub const fn hello(&self) -> &Hello {
         &self.hello
     }

@@ -96,7 +96,6 @@ pub struct Running {
 
 impl Schedule {
     /// The episode at a Unix time in nanoseconds; `None` before the first.
-    #[must_use]
     pub fn at(&self, time_ns: u64) -> Option<Running> {
         let begin_ns = self.start_ns.saturating_add(self.delayed_ns.load(Ordering::Relaxed));
         let since_ns = time_ns.checked_sub(begin_ns)?;
@@ -115,13 +114,11 @@ impl Schedule {
 const DEPTH: usize = 64;
 
 /// The response to [`Command::Dump`] without a flight recorder.
-#[must_use]
 pub fn no_recorder() -> Update {
     Update::Notice("no flight recorder runs: start rocescope live with --keep 10m".to_owned())
 }
 
 /// A pair of connected ends.
-#[must_use]
 pub fn channel() -> (SourceEnd, Feed) {
     let (update_in, update_out) = mpsc::sync_channel(DEPTH);
     let (command_in, command_out) = mpsc::channel();
@@ -133,7 +130,6 @@ pub fn channel() -> (SourceEnd, Feed) {
 
 impl SourceEnd {
     /// Sends a sample, which is dropped if the view's queue is full. False if the view has ended.
-    #[must_use]
     pub fn sample(&self, sample: Sample) -> bool {
         !matches!(
             self.updates.try_send(Update::Sample(Box::new(sample))),
@@ -142,7 +138,6 @@ impl SourceEnd {
     }
 
     /// Sends an update that the view must receive; waits while its queue is full. False if the view has ended.
-    #[must_use]
     pub fn tell(&self, update: Update) -> bool {
         self.updates.send(update).is_ok()
     }

@@ -52,7 +52,6 @@ pub struct Column {
 
 impl Column {
     /// Its name in exported files, with the unit of its values.
-    #[must_use]
     pub fn field(&self) -> String {
         let unit = match self.kind {
             ValueKind::BitRate => "bits_per_s",
@@ -105,14 +104,12 @@ pub struct FittedColumn {
 }
 
 /// The column of an id.
-#[must_use]
 pub fn column(id: Id) -> &'static Column {
     // A test looks for every id in the table.
     COLUMNS.iter().find(|column| column.id == id).unwrap_or(&COLUMNS[0])
 }
 
 /// The column of a name.
-#[must_use]
 pub fn by_name(name: &str) -> Option<&'static Column> {
     COLUMNS.iter().find(|column| column.name == name || column.aliases.contains(&name))
 }
@@ -145,7 +142,6 @@ impl<'a> Context<'a> {
     }
 
     /// Owner of the row's queue pair, where the kernel knows it.
-    #[must_use]
     pub fn owner(&self, row: &Row) -> Option<&'a QpOwner> {
         if self.sample.owners.all().is_empty() {
             return None;
@@ -166,7 +162,6 @@ fn states() -> &'static [String] {
 
 /// The states of a row, as bits of [`states`]: each kind of finding about it, and with the sign the one shown; none
 /// while the state is unknown.
-#[must_use]
 pub(super) fn state_bits(row: &Row) -> u64 {
     const HEALTHY: usize = 2;
     const KINDS: usize = Problem::ALL.len();
@@ -220,7 +215,6 @@ fn state_cell(state: State) -> (String, Style) {
 }
 
 /// Name and PID of a process, as far as they are known.
-#[must_use]
 pub fn process(owner: &QpOwner) -> Option<String> {
     match (&owner.comm, owner.pid) {
         (Some(comm), Some(pid)) => Some(format!("{comm} ({pid})")),
@@ -230,14 +224,12 @@ pub fn process(owner: &QpOwner) -> Option<String> {
 }
 
 /// Three significant digits without a space: `1.25k`.
-#[must_use]
 pub fn compact(n: f64) -> String {
     units::si(n).replace(' ', "")
 }
 
 /// A bar of `width` cells, filled by `share` to the half of a cell; any share above 0 shows. Lines, so that bars below
 /// one another stay apart.
-#[must_use]
 pub fn bar(share: f64, width: u16) -> String {
     let halves = (share.min(1.0) * f64::from(width) * 2.0).round();
     let halves = if share > 0.0 { halves.max(1.0) } else { 0.0 };
@@ -250,7 +242,6 @@ pub fn bar(share: f64, width: u16) -> String {
 }
 
 /// The name of a link, with its direction.
-#[must_use]
 pub fn link_name(link: &LinkRow) -> String {
     match link.direction {
         Some(crate::sample::Direction::Ingress) => format!("{} in", link.name),
@@ -260,7 +251,6 @@ pub fn link_name(link: &LinkRow) -> String {
 }
 
 /// The same as it is shown: a capture file without its ending, as in the titles of findings.
-#[must_use]
 pub fn shown_link(link: &LinkRow) -> String {
     match link.direction {
         Some(_) => link_name(link),
@@ -279,7 +269,6 @@ pub struct SortOrder {
 
 impl SortOrder {
     /// By a column in its natural direction.
-    #[must_use]
     pub fn by(id: Id) -> Self {
         Self { by: id, descending: column(id).kind.largest_first() }
     }

@@ -377,13 +377,11 @@ impl Keys {
     }
 
     /// The keys of a binding.
-    #[must_use]
     pub fn of(&self, binding: &Binding) -> &[Key] {
         self.changed.get(binding.name).map_or(binding.keys, Vec::as_slice)
     }
 
     /// The keys of a binding as the help writes them.
-    #[must_use]
     pub fn shown(&self, binding: &Binding) -> String {
         // "=" is "+" without the shift key, which is not worth a word.
         let keys = self.of(binding).iter().filter(|key| **key != Key::Char('='));
@@ -391,14 +389,12 @@ impl Keys {
     }
 
     /// The first key that asks for this, as the help writes it; empty where there is none.
-    #[must_use]
     pub fn first(&self, input: Input) -> String {
         let binding = KEYMAP.iter().find(|binding| binding.input == input);
         binding.and_then(|binding| self.of(binding).first()).map_or_else(String::new, Key::to_string)
     }
 
     /// The command of `key` on `screen`.
-    #[must_use]
     pub fn decode(&self, key: Key, screen: Screen) -> Option<Input> {
         let meant = |binding: &&Binding| binding.on.has(screen) && self.of(binding).contains(&key);
         KEYMAP.iter().find(meant).map(|binding| binding.input)

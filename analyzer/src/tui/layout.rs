@@ -8,7 +8,6 @@ use super::widgets::panel::{BOXED, frame_height, inner};
 pub const SMALLEST: (u16, u16) = (60, 15);
 
 /// True if a terminal of `size` columns and lines shows the card.
-#[must_use]
 pub const fn is_card((width, height): (u16, u16)) -> bool {
     width < SMALLEST.0 || height < SMALLEST.1
 }
@@ -52,7 +51,6 @@ pub struct HeaderLines {
 
 impl Layout {
     /// The layout of a terminal of `size` columns and lines.
-    #[must_use]
     pub fn new((width, height): (u16, u16), shown: HeaderLines) -> Self {
         let mut y = 0;
         let mut line = |lines: u16| {
@@ -74,31 +72,26 @@ impl Layout {
     }
 
     /// True if the parts of a screen are boxes.
-    #[must_use]
     pub const fn boxed(&self) -> bool {
         self.body.width >= BOXED
     }
 
     /// The area within the frame of a part that fills the body.
-    #[must_use]
     pub fn inner(&self) -> Rect {
         inner(self.body, self.boxed())
     }
 
     /// Rows of the table that are visible.
-    #[must_use]
     pub fn table_page(&self) -> usize {
         usize::from(self.inner().height.saturating_sub(1))
     }
 
     /// Links that are visible.
-    #[must_use]
     pub fn links_page(&self) -> usize {
         usize::from(self.body.height.saturating_sub(2) / 3).max(1)
     }
 
     /// Lines of the list of findings, which stands above the text of the selected one.
-    #[must_use]
     pub fn findings(&self, count: usize) -> Rect {
         let wanted = u16::try_from(count).unwrap_or(u16::MAX).saturating_add(frame_height(self.boxed()));
         let height = wanted.min((self.body.height * 2 / 5).max(3)).min(self.body.height);
@@ -106,7 +99,6 @@ impl Layout {
     }
 
     /// Findings that are visible.
-    #[must_use]
     pub fn findings_page(&self) -> usize {
         usize::from(inner(self.findings(usize::from(u16::MAX)), self.boxed()).height)
     }

@@ -18,7 +18,6 @@ use crate::model::Row;
 use crate::sample::address;
 
 /// The fields of rows: the columns, then the kind of an event, then those that queue pairs of NICs alone have.
-#[must_use]
 pub fn vocabulary() -> Vocabulary {
     static FIELDS: LazyLock<Vec<Field>> = LazyLock::new(|| {
         let columns = COLUMNS.iter().map(|column| {
@@ -57,7 +56,6 @@ pub struct Query {
 
 impl Query {
     /// The filter of this text; one without tests matches everything.
-    #[must_use]
     pub fn new(text: &str) -> Self {
         let (filter, error) = Filter::view(text, vocabulary());
         let field = |test: &Test| match test {
@@ -78,32 +76,27 @@ impl Query {
     }
 
     /// True if everything matches.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.filter.is_none()
     }
 
     /// True if a row is shown. `texts` are those of rows, `links` the names of links with their directions.
-    #[must_use]
     pub(super) fn row(&self, row: &Row, texts: &Texts, links: &[String], cx: Context<'_>) -> bool {
         let holds = |expr: &Expr| expr.decide(&RowFacts { row, texts, links, cx }) == Some(true);
         self.rows.as_ref().is_none_or(holds)
     }
 
     /// True if a queue pair of a NIC is shown.
-    #[must_use]
     pub(super) fn nic(&self, facts: &impl Facts) -> bool {
         self.nics.as_ref().is_none_or(|expr| expr.decide(facts) == Some(true))
     }
 
     /// True if it has conditions on flows: an event then matches by counters, state and owner of its flow.
-    #[must_use]
     pub fn is_of_flows(&self) -> bool {
         self.filter.as_ref().is_some_and(|filter| filter.expr().any_test(&|test| test.is_of_flow()))
     }
 
     /// True if an event is shown. `flow` is the row of its flow, where it is needed and known.
-    #[must_use]
     pub(super) fn event(
         &self,
         entry: &log::Entry,

@@ -293,7 +293,6 @@ impl Settings {
 impl Options {
     /// The settings of the environment: NO_COLOR and TERM=dumb turn colours off, a locale without UTF-8
     /// turns symbols off.
-    #[must_use]
     pub fn from_env() -> Self {
         Self::from_lookup(|name| std::env::var(name).ok())
     }

@@ -16,7 +16,6 @@ pub enum BoxedUnlessDefault<T> {
 
 impl<T: Copy + Default> BoxedUnlessDefault<T> {
     /// The value; `None` where it is not known.
-    #[must_use]
     pub fn get(&self) -> Option<T> {
         match self {
             Self::Unknown => None,
@@ -28,7 +27,6 @@ impl<T: Copy + Default> BoxedUnlessDefault<T> {
 
 impl<T> BoxedUnlessDefault<T> {
     /// The value, unless it is the default one or not known.
-    #[must_use]
     pub fn other(&self) -> Option<&T> {
         match self {
             Self::Unknown | Self::Default => None,

@@ -57,7 +57,6 @@ impl fmt::Debug for Server {
 
 impl Server {
     /// True for a text that names a server rather than a file.
-    #[must_use]
     pub fn is_url(text: &str) -> bool {
         text.starts_with("http://") || request::is_encrypted(text)
     }
@@ -92,19 +91,16 @@ impl Server {
     }
 
     /// Its address without user, password and parameters.
-    #[must_use]
     pub fn base(&self) -> &str {
         &self.base
     }
 
     /// TCP port of the server.
-    #[must_use]
     pub const fn port(&self) -> u16 {
         self.port
     }
 
     /// The address of a request with these parameters and the server's own.
-    #[must_use]
     pub fn url(&self, parameters: &[(&str, &str)]) -> String {
         let given =
             parameters.iter().map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, ESCAPED)));
@@ -114,7 +110,6 @@ impl Server {
     }
 
     /// A request that logs in.
-    #[must_use]
     pub fn post(&self, agent: &Agent, url: &str) -> RequestBuilder<WithBody> {
         let request = agent.post(url);
         match &self.login {

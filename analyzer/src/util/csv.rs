@@ -7,7 +7,6 @@ use serde_json::Value;
 const FORMULA: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
 
 /// A line of these cells, with its line feed.
-#[must_use]
 pub fn line(cells: impl IntoIterator<Item = String>) -> String {
     let mut line = cells.into_iter().collect::<Vec<_>>().join(",");
     line.push('\n');
@@ -15,7 +14,6 @@ pub fn line(cells: impl IntoIterator<Item = String>) -> String {
 }
 
 /// A value as a cell: null is empty, and no text is a formula.
-#[must_use]
 pub fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),

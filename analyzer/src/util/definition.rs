@@ -20,7 +20,6 @@ pub struct Definition {
 
 impl Definition {
     /// Its value as a sentence has it: `10 s`, `2 MiB`.
-    #[must_use]
     pub fn in_sentence(&self) -> String {
         let text = number(self.value, self.meaning.contains(IN_NS));
         if self.name.ends_with("_BYTES")

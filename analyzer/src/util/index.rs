@@ -16,7 +16,6 @@ pub struct Index {
 
 impl Index {
     /// The number of the item with this key.
-    #[must_use]
     pub fn get<K: Hash + Eq>(&self, key: &K, key_of: impl Fn(u32) -> Option<K>) -> Option<u32> {
         let same = |number: &u32| key_of(*number).as_ref() == Some(key);
         self.numbers.find(self.hasher.hash_one(key), same).copied()
@@ -44,13 +43,11 @@ impl Index {
     }
 
     /// Number of items.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.numbers.len()
     }
 
     /// True if there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty()
     }

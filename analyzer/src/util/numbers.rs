@@ -3,20 +3,17 @@
 use std::collections::BTreeMap;
 
 /// A part of a whole as a fraction; of nothing, the part itself.
-#[must_use]
 pub const fn share(part: u64, whole: u64) -> f64 {
     part as f64 / if whole == 0 { 1 } else { whole } as f64
 }
 
 /// The middle one of some numbers, the upper one of two; `None` without numbers.
-#[must_use]
 pub fn median(mut numbers: Vec<u64>) -> Option<u64> {
     numbers.sort_unstable();
     numbers.get(numbers.len() / 2).copied()
 }
 
 /// The number that a share of all does not exceed; `None` without numbers.
-#[must_use]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a position in the list")]
 pub fn quantile(numbers: &[u64], share: f64) -> Option<u64> {
     let mut numbers = numbers.to_vec();
@@ -26,7 +23,6 @@ pub fn quantile(numbers: &[u64], share: f64) -> Option<u64> {
 }
 
 /// The number of which half of all are at most as large, of numbers with the count of each; `None` without any.
-#[must_use]
 pub fn median_of_counts(counts: &BTreeMap<u64, u64>) -> Option<u64> {
     let all: u64 = counts.values().sum();
     let mut seen = 0;
@@ -39,7 +35,6 @@ pub fn median_of_counts(counts: &BTreeMap<u64, u64>) -> Option<u64> {
 
 /// The value that `part` (0 to 1) of the values lie below, between two of them where none is exact; `None` without
 /// values.
-#[must_use]
 pub fn interpolated(values: &[f64], part: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

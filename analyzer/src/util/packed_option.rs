@@ -20,13 +20,11 @@ impl PackedOption {
     pub const UNKNOWN: Self = Self(u64::MAX);
 
     /// The number; `None` where it is not known.
-    #[must_use]
     pub fn get(self) -> Option<u64> {
         (self.0 != u64::MAX).then_some(self.0)
     }
 
     /// The number, 0 where it is not known: for sums, and for judgements that are made only where it is known.
-    #[must_use]
     pub fn or_zero(self) -> u64 {
         self.get().unwrap_or(0)
     }

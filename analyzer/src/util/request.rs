@@ -26,13 +26,11 @@ pub struct Certificates {
 }
 
 /// True for the URL of a server that speaks TLS.
-#[must_use]
 pub fn is_encrypted(url: &str) -> bool {
     url.starts_with("https://")
 }
 
 /// The port of a URL, or that of its scheme.
-#[must_use]
 pub fn port(url: &str) -> Option<u16> {
     let uri = url.parse::<Uri>().ok()?;
     uri.port_u16().or(Some(if is_encrypted(url) { 443 } else { 80 }))
@@ -72,7 +70,6 @@ pub fn agent(
 }
 
 /// The reason why a request got no answer.
-#[must_use]
 pub fn reason(error: &ureq::Error) -> String {
     let reason = error.to_string();
     let reason = reason.strip_prefix("io: ").unwrap_or(&reason);

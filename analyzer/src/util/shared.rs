@@ -12,7 +12,6 @@ pub struct Shared(Arc<str>);
 
 impl Shared {
     /// Text of the value.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

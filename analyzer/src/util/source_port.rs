@@ -10,7 +10,6 @@ pub const FIRST_HASHED_PORT: u16 = 0xC000;
 
 /// The port of both directions as Linux (`rdma_calc_flow_label`, used by mlx5, irdma and Soft-RoCE)
 /// computes it from the two queue pair numbers, when no flow label was set.
-#[must_use]
 pub fn of_both(one: u32, other: u32) -> u16 {
     let mut v = u64::from(one) * u64::from(other);
     v ^= v >> 20;
@@ -19,7 +18,6 @@ pub fn of_both(one: u32, other: u32) -> u16 {
 }
 
 /// The port that stands for a flow label of 20 bits (`rdma_flow_label_to_udp_sport`).
-#[must_use]
 pub fn from_flow_label(label: u32) -> u16 {
     let low = label & 0x3FFF;
     let high = (label & 0xF_C000) >> 14;
@@ -28,14 +26,12 @@ pub fn from_flow_label(label: u32) -> u16 {
 }
 
 /// The port of a sender that hashes its own queue pair number: Soft-RoCE before the rule above.
-#[must_use]
 pub fn of_sender(qp: u32) -> u16 {
     const GOLDEN_RATIO_32: u32 = 0x61C8_8647;
     FIRST_HASHED_PORT + (qp.wrapping_mul(GOLDEN_RATIO_32) >> (32 - 14)) as u16
 }
 
 /// The port of a sender that puts its own queue pair number there (HiSilicon hns).
-#[must_use]
 pub fn is_sender(qp: u32) -> u16 {
     (qp & 0xFFFF) as u16
 }
@@ -52,14 +48,12 @@ const SHARED_SINCE: KernelVersion = KernelVersion::new(5, 17, 0);
 
 /// True if the source port of a queue pair is computed for this driver on a kernel; for the others [`why_unknown`] has
 /// the reason.
-#[must_use]
 pub fn is_computed(driver: &str, kernel: Option<KernelVersion>) -> bool {
     USERS.contains(&driver) && (!LATE_USERS.contains(&driver) || kernel >= Some(SHARED_SINCE))
 }
 
 /// The reason why the source port of a driver's queue pair is not known on a kernel: it is not computed there, or the
 /// flow label that it follows from is not known.
-#[must_use]
 pub fn why_unknown(driver: &str, kernel: Option<KernelVersion>) -> String {
     match driver {
         _ if is_computed(driver, kernel) => {
@@ -76,7 +70,6 @@ pub fn why_unknown(driver: &str, kernel: Option<KernelVersion>) -> String {
 
 /// The UDP source port of a queue pair (`rdma_get_udp_sport` of rdma/ib_verbs.h) on a kernel; `None` for
 /// drivers that do not use that rule there.
-#[must_use]
 pub fn udp_source_port(
     driver: &str,
     kernel: Option<KernelVersion>,

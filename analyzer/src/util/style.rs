@@ -61,7 +61,6 @@ impl Paint {
     pub const COLORED: Self = Self { on: true };
 
     /// As standard output takes it: NO_COLOR, CLICOLOR and CLICOLOR_FORCE decide where `--color` does not.
-    #[must_use]
     pub fn of_stdout(color: Color) -> Self {
         let on = match color {
             Color::Always => true,
@@ -72,7 +71,6 @@ impl Paint {
     }
 
     /// `text` in the colour of `role`. Lay it out first: escape sequences count as columns to anything that measures.
-    #[must_use]
     pub fn paint(self, role: Role, text: &str) -> String {
         if !self.on || text.is_empty() {
             return text.to_owned();
@@ -82,7 +80,6 @@ impl Paint {
     }
 
     /// `line` with its first `characters` characters, or all of a shorter one, in the colour of `role`.
-    #[must_use]
     pub fn head(self, role: Role, line: &str, characters: usize) -> String {
         let at = line.char_indices().nth(characters).map_or(line.len(), |(at, _)| at);
         let (head, rest) = line.split_at(at);

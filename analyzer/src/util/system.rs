@@ -9,19 +9,16 @@ use super::pack::pack;
 pub const COMMIT: Option<&str> = option_env!("ROCESCOPE_COMMIT");
 
 /// Name of the host; `None` where it has none.
-#[must_use]
 pub fn host_name() -> Option<String> {
     text(rustix::system::uname().nodename())
 }
 
 /// Release of the kernel, such as `6.1.0-40-amd64`.
-#[must_use]
 pub fn kernel_release() -> Option<String> {
     text(rustix::system::uname().release())
 }
 
 /// Version of the running kernel; `None` where its release does not begin with one.
-#[must_use]
 pub fn kernel_version() -> Option<KernelVersion> {
     static VERSION: OnceLock<Option<KernelVersion>> = OnceLock::new();
     *VERSION.get_or_init(|| KernelVersion::parse(&kernel_release()?))
@@ -41,13 +38,11 @@ pack! {
 
 impl KernelVersion {
     /// Version from its three numbers.
-    #[must_use]
     pub const fn new(major: u16, minor: u16, patch: u16) -> Self {
         Self { major, minor, patch }
     }
 
     /// The version in a release text ("5.15.0-91-generic", "6.18-rc3").
-    #[must_use]
     pub fn parse(release: &str) -> Option<Self> {
         let (major, rest) = digits(release);
         let (minor, rest) = digits(rest.strip_prefix('.')?);

@@ -30,7 +30,6 @@ const GROUP: char = ',';
 
 /// Three significant digits of `n` with a decimal prefix from `k` to `E`, and a space before it.
 /// Negative and undefined numbers give `-`.
-#[must_use]
 pub fn si(n: f64) -> String {
     let (figure, prefix) = scaled(n);
     if prefix.is_empty() { figure } else { format!("{figure} {prefix}") }
@@ -75,25 +74,21 @@ fn with_unit(n: f64, unit: &str) -> String {
 }
 
 /// A rate in bits per second, decimal: `12.4 Gb/s`.
-#[must_use]
 pub fn bit_rate(bits_per_s: f64) -> String {
     with_unit(bits_per_s, "b/s")
 }
 
 /// A rate of packets or events per second: `1.25 M/s`.
-#[must_use]
 pub fn per_second(n: f64) -> String {
     with_unit(n, "/s")
 }
 
 /// A number of bytes, decimal: `1.25 MB`.
-#[must_use]
 pub fn bytes(n: u64) -> String {
     with_unit(n as f64, "B")
 }
 
 /// A fraction of 1 in percent; `-` when it is unknown.
-#[must_use]
 pub fn ratio(fraction: Option<f64>) -> String {
     let Some(percent) = fraction.filter(|f| f.is_finite() && *f >= 0.0).map(|f| f * 100.0) else {
         return UNKNOWN.into();
@@ -133,7 +128,6 @@ fn share_digits(percent: f64, decimals: usize) -> String {
 }
 
 /// All digits of `n`, with a comma between groups of three: `1,234,567`.
-#[must_use]
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(2 * digits.len());
@@ -147,13 +141,11 @@ pub fn count(n: u64) -> String {
 }
 
 /// [`count`], or `-` when the number is unknown.
-#[must_use]
 pub fn count_or_unknown(n: Option<u64>) -> String {
     n.map_or_else(|| UNKNOWN.into(), count)
 }
 
 /// A duration in nanoseconds: two units from a minute on, three digits below.
-#[must_use]
 pub fn duration(ns: u64) -> String {
     let seconds = ns / NS_PER_S;
     match seconds {
@@ -175,39 +167,33 @@ pub fn duration(ns: u64) -> String {
 }
 
 /// A duration by which something grew, with its sign.
-#[must_use]
 pub fn growth(ns: i64) -> String {
     let sign = if ns < 0 { '−' } else { '+' };
     format!("{sign}{}", duration(ns.unsigned_abs()))
 }
 
 /// The time of day in UTC to the millisecond, of Unix time in nanoseconds.
-#[must_use]
 pub fn clock_utc(ns: u64) -> String {
     utc(ns).strftime("%H:%M:%S%.3f").to_string()
 }
 
 /// The time of day in UTC to the second.
-#[must_use]
 pub fn second_utc(ns: u64) -> String {
     utc(ns).strftime("%H:%M:%S").to_string()
 }
 
 /// A time range in UTC: to the second, and to the millisecond where it is short ([`SHORT_NS`]).
-#[must_use]
 pub fn span_utc(from_ns: u64, to_ns: u64) -> String {
     let of = if to_ns.saturating_sub(from_ns) < SHORT_NS { clock_utc } else { second_utc };
     format!("from {} to {} UTC", of(from_ns), of(to_ns))
 }
 
 /// Date and time in UTC to the millisecond, of Unix time in nanoseconds.
-#[must_use]
 pub fn time_utc(ns: u64) -> String {
     utc(ns).strftime("%Y-%m-%d %H:%M:%S%.3f UTC").to_string()
 }
 
 /// The time of day in UTC to the second, or date and minute where `now_ns` is on another day.
-#[must_use]
 pub fn recent_utc(ns: u64, now_ns: Option<u64>) -> String {
     const DAY_NS: u64 = 86_400 * NS_PER_S;
     if now_ns.is_none_or(|now| now / DAY_NS == ns / DAY_NS) {
@@ -217,13 +203,11 @@ pub fn recent_utc(ns: u64, now_ns: Option<u64>) -> String {
 }
 
 /// Date and time in UTC to the second for the name of a file: `20260301T130509Z`.
-#[must_use]
 pub fn stamp_utc(ns: u64) -> String {
     utc(ns).strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
 /// Date and hour in UTC: `2026-03-01` and `13`.
-#[must_use]
 pub fn date_hour_utc(ns: u64) -> (String, String) {
     let time = utc(ns);
     (time.strftime("%Y-%m-%d").to_string(), time.strftime("%H").to_string())
@@ -235,7 +219,6 @@ fn utc(ns: u64) -> Timestamp {
 }
 
 /// A count and the thing counted.
-#[must_use]
 pub fn plural(n: u64, of: &str) -> String {
     format!("{} {of}{}", count(n), if n == 1 { "" } else { "s" })
 }
@@ -257,14 +240,12 @@ fn ends(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
 
 impl Scale {
     /// The unit for these values; infinite and negative ones do not count.
-    #[must_use]
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         Self::up_to(&["", "k", "M", "G", "T", "P", "E"], values)
     }
 
     /// The unit for these times in nanoseconds; [`Scale::time_unit`] names it. Beside long times it is one in which the
     /// shortest shows its digits, while that takes five of them for the longest.
-    #[must_use]
     pub fn of_ns(values: impl IntoIterator<Item = f64>) -> Self {
         const PREFIXES: [&str; 4] = ["", "k", "M", "G"];
         let (most, least) = ends(values);
@@ -281,7 +262,6 @@ impl Scale {
     }
 
     /// The unit for these fractions of 1 in percent; [`Scale::show_percent`] shows them.
-    #[must_use]
     pub fn of_ratios(values: impl IntoIterator<Item = f64>) -> Self {
         Self::up_to(&[""], values.into_iter().map(|ratio| ratio * 100.0))
     }
@@ -312,13 +292,11 @@ impl Scale {
     }
 
     /// The prefix of the unit: `""`, `k`, `M` …
-    #[must_use]
     pub const fn prefix(&self) -> &'static str {
         self.prefix
     }
 
     /// The unit of times in nanoseconds: `ns`, `µs`, `ms` or `s`.
-    #[must_use]
     pub fn time_unit(&self) -> &'static str {
         match self.prefix {
             "" => "ns",
@@ -329,13 +307,11 @@ impl Scale {
     }
 
     /// A fraction of 1 in percent; a dash where it is unknown.
-    #[must_use]
     pub fn show_percent(&self, ratio: Option<f64>) -> String {
         self.show_by(ratio.map(|ratio| ratio * 100.0), share_digits)
     }
 
     /// A value in the unit; a dash where it is unknown, and never 0 for one above it.
-    #[must_use]
     pub fn show(&self, value: Option<f64>) -> String {
         self.show_by(value, |shown, decimals| format!("{shown:.decimals$}"))
     }
@@ -359,7 +335,6 @@ impl Scale {
 }
 
 /// A fraction of 1 in percent without its sign, for columns whose title has it; `-` when it is unknown.
-#[must_use]
 pub fn percent(fraction: Option<f64>) -> String {
     ratio(fraction).trim_end_matches(" %").to_owned()
 }

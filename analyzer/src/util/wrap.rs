@@ -12,13 +12,11 @@ const HELD: char = '\u{a0}';
 
 /// Breaks `text` at spaces into lines of at most `width` columns; longer words stay whole, and so do a number and its
 /// unit. An empty text is one empty line.
-#[must_use]
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     hanging(text, width, 0)
 }
 
 /// [`wrap`] with every line but the first indented by `indent` columns. Spaces in front of the text stay.
-#[must_use]
 pub fn hanging(text: &str, width: usize, indent: usize) -> Vec<String> {
     let indent = " ".repeat(indent);
     let options = Options::new(width)
@@ -32,7 +30,6 @@ pub fn hanging(text: &str, width: usize, indent: usize) -> Vec<String> {
 }
 
 /// [`hanging`] of a text of parts with dots between: no line breaks within a short part.
-#[must_use]
 pub fn hanging_parts(text: &str, width: usize, indent: usize) -> Vec<String> {
     /// Letters of a part that is short.
     const SHORT: usize = 24;

@@ -6,7 +6,6 @@ use serde_json::Value;
 const COLUMNS: usize = 160;
 
 /// True when this run writes them anew: with `ROCESCOPE_BLESS=1`.
-#[must_use]
 pub fn blessing() -> bool {
     std::env::var("ROCESCOPE_BLESS").is_ok_and(|value| value == "1")
 }
@@ -29,7 +28,6 @@ pub fn check(name: &str, made: &str) {
 }
 
 /// JSON in few lines: a list or an object that fits into a line stands in one.
-#[must_use]
 pub fn json(value: &Value) -> String {
     let mut text = String::new();
     write(value, 0, 0, &mut text);

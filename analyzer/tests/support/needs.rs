@@ -6,7 +6,6 @@ use std::process::Command;
 ///
 /// # Panics
 /// Panics if it is missing and `CI` is `true`.
-#[must_use]
 pub fn there_or_skip(test: &str, is_there: bool, what: &str) -> bool {
     if !is_there {
         assert!(
@@ -22,7 +21,6 @@ pub fn there_or_skip(test: &str, is_there: bool, what: &str) -> bool {
 ///
 /// # Panics
 /// As there.
-#[must_use]
 pub fn root_or_skip(test: &str) -> bool {
     there_or_skip(test, rustix::process::geteuid().is_root(), "root")
 }
@@ -31,7 +29,6 @@ pub fn root_or_skip(test: &str) -> bool {
 ///
 /// # Panics
 /// As there.
-#[must_use]
 pub fn installed_or_skip(test: &str, program: &str) -> bool {
     let runs =
         |option| Command::new(program).arg(option).output().is_ok_and(|output| output.status.success());

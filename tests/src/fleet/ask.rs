@@ -43,13 +43,11 @@ pub fn ask(
 }
 
 /// Records captures into one folder: each host's taps.
-#[must_use]
 pub fn of_captures(hosts: &[(&str, &[&str])]) -> tempfile::TempDir {
     of_captures_each(hosts, "1s")
 }
 
 /// The same, with rows of this interval.
-#[must_use]
 pub fn of_captures_each(hosts: &[(&str, &[&str])], interval: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (host, captures) in hosts {
@@ -66,13 +64,11 @@ pub fn of_captures_each(hosts: &[(&str, &[&str])], interval: &str) -> tempfile::
 }
 
 /// Engines, each with its own program. Where `CI=true`, both.
-#[must_use]
 pub fn engines(test: &str) -> Vec<PathBuf> {
     [duck_db_or_skip(test), click_house_or_skip(test)].into_iter().flatten().collect()
 }
 
 /// The headline about a recording, and the first row of the answer.
-#[must_use]
 pub fn answer_to(folder: &Path, question: &str, engine: &Path) -> (String, Value) {
     let source = folder.to_str().unwrap();
     let answer = ask(&binary::path().unwrap(), question, source, Some(engine), None).unwrap();
@@ -80,7 +76,6 @@ pub fn answer_to(folder: &Path, question: &str, engine: &Path) -> (String, Value
 }
 
 /// All rows of an answer.
-#[must_use]
 pub fn rows(folder: &Path, question: &str, engine: &Path) -> Vec<Value> {
     let source = folder.to_str().unwrap();
     let answer = ask(&binary::path().unwrap(), question, source, Some(engine), None).unwrap();

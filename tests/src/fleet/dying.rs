@@ -82,19 +82,16 @@ impl Fleet {
     }
 
     /// The host whose queue pairs die, which the timeline of the whole recording must name.
-    #[must_use]
     pub fn dying_host(&self) -> String {
         name(self.stalled())
     }
 
     /// A time at which the queue pairs have died and are not destroyed yet, in Unix seconds.
-    #[must_use]
     pub fn second_after_deaths(&self) -> u64 {
         self.range(Fault::Stalls).0 + DIE_S + 2
     }
 
     /// What the timeline of the time range has, second by second.
-    #[must_use]
     pub fn seconds_of_deaths(&self) -> Vec<Second> {
         let ports = Self::ports(0).count() as u64;
         let own = ports * PEERS;

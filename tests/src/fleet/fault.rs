@@ -241,7 +241,6 @@ impl Fleet {
 
     /// The text with which the headline for `question` begins for a fault, in its time range. `None`: nothing stands
     /// out, or the fault is another question's.
-    #[must_use]
     pub fn culprit(&self, question: &str, fault: Fault) -> Option<String> {
         match (question, fault) {
             ("slow", Fault::SlowLink) => Some(format!("Link {}: latency", self.cable(self.slow()))),
@@ -300,20 +299,17 @@ impl Fleet {
     }
 
     /// True if the answer about a fault must be that nothing was found: a port that resends loses nothing.
-    #[must_use]
     pub fn is_quiet(question: &str, fault: Fault) -> bool {
         fault == Fault::Healthy || (question, fault) == ("loss", Fault::ResendingPort)
     }
 
     /// The host whose port drops packets, and the text with which the headline for `loss` begins if that host is not
     /// recorded: its senders see retransmissions, and no tap is after the switch port.
-    #[must_use]
     pub fn unrecorded_loser(&self) -> (String, String) {
         (name(self.lossy().host), format!("Link to {}: ", super::address(self.lossy())))
     }
 
     /// The least confidence of the answer about a fault. A cause that two or three pairs of ports pass is not certain.
-    #[must_use]
     pub fn confidence(&self, question: &str, fault: Fault) -> &'static str {
         match (question, fault) {
             (
@@ -330,7 +326,6 @@ impl Fleet {
     }
 
     /// Column and value of the first answer about a fault, where a question measures it.
-    #[must_use]
     pub fn figures(&self, question: &str, fault: Fault) -> &'static [(&'static str, f64)] {
         match (question, fault) {
             // Of the three or more steps, more than half have the usual length.
@@ -345,7 +340,6 @@ impl Fleet {
 
     /// True if this is the headline of the timeline of the whole recording: of the port that drops packets, or of the
     /// leaf switch that drops a few to each host where it has enough hosts to drop more in all.
-    #[must_use]
     pub fn is_of_worst_slot(&self, headline: &str) -> bool {
         let (at, text) = headline.split_at_checked(19).unwrap_or_default();
         let (fault, hosts) = if (self.pod() as f64) * SWITCH_RESENT > PORT_RESENT {
@@ -382,7 +376,6 @@ impl Fleet {
 
     /// The question about a fault and the text with which its headline begins, if the recording has only device
     /// counters.
-    #[must_use]
     pub fn culprit_by_devices(&self, fault: Fault) -> Option<(&'static str, String)> {
         let named = |port: Port, metric: &str| format!("Link {} {}: {metric}", name(port.host), device(port));
         match fault {

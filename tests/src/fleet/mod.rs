@@ -94,7 +94,6 @@ impl Fleet {
     }
 
     /// The time range of a fault in Unix seconds, for `--from` and `--to`.
-    #[must_use]
     pub fn range(&self, fault: Fault) -> (u64, u64) {
         let at = FAULTS.iter().position(|one| *one == fault).unwrap_or(0) as u64;
         (BEGIN_S + at * self.seconds, BEGIN_S + (at + 1) * self.seconds)

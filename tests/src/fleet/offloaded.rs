@@ -203,7 +203,6 @@ impl Fleet {
     }
 
     /// The question about a fault and the text with which its headline begins, if NICs process RoCE.
-    #[must_use]
     pub fn culprit_offloaded(&self, fault: Fault) -> Vec<(&'static str, String)> {
         let of_path = |question: &'static str, port: Port, way: &str, metric: &str| {
             (question, format!("Link {way} {}: {metric}", self.cable(port)))

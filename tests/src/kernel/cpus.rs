@@ -9,7 +9,6 @@ pub fn pin(cpu: usize) {
 }
 
 /// Two CPUs, or a printed line that races cannot be tested here.
-#[must_use]
 pub fn two_cpus() -> Option<[usize; 2]> {
     if !available() {
         return None;

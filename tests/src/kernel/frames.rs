@@ -73,7 +73,6 @@ impl Frame {
 }
 
 /// The frames as a pcap file.
-#[must_use]
 pub fn pcap(frames: &[Frame]) -> Vec<u8> {
     let mut file = Pcap::new(Order::Little, true, ETHERNET);
     for frame in frames {

@@ -44,13 +44,11 @@ impl Hook {
     pub const ALL: [Self; 4] = [Self::Xdp, Self::XdpFrags, Self::TcIngress, Self::TcEgress];
 
     /// True if it is one of the XDP programs.
-    #[must_use]
     pub fn is_xdp(self) -> bool {
         matches!(self, Self::Xdp | Self::XdpFrags)
     }
 
     /// The program's name.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Xdp => names::XDP,
@@ -61,7 +59,6 @@ impl Hook {
     }
 
     /// Return value that passes the packet on, which the program must return.
-    #[must_use]
     pub fn passes(self) -> u32 {
         const XDP_PASS: u32 = 2;
         const TCX_NEXT: u32 = u32::MAX;
@@ -112,7 +109,6 @@ pub struct Machines {
 
 impl Machines {
     /// Nothing is loaded yet.
-    #[must_use]
     pub fn new(max_flows: u32) -> Self {
         Self { max_flows, loaded: Vec::new() }
     }
@@ -208,7 +204,6 @@ impl Machine {
     }
 
     /// The kernel's number of the link that frames are sent on.
-    #[must_use]
     pub fn link(&self) -> u32 {
         self.programs.hash.index(LOOPBACK, self.hook == Hook::TcEgress)
     }

@@ -18,7 +18,6 @@ use std::io;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 
 /// True if this process may load programs. Otherwise prints a SKIP line, or fails if all tests must run (`CI=true`).
-#[must_use]
 pub fn available() -> bool {
     let why = if !rustix::process::geteuid().is_root() {
         "this is not root".to_owned()

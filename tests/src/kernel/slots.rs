@@ -44,7 +44,6 @@ impl Slots {
     }
 
     /// The seqlock of a slot; `None` if there is no such slot.
-    #[must_use]
     pub fn seqlock(&self, slot: u32) -> Option<&AtomicU64> {
         if slot >= self.count {
             return None;

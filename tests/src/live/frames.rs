@@ -71,7 +71,6 @@ fn long() -> Vec<Vec<u8>> {
 }
 
 /// One SEND FIRST in a frame of `length` bytes.
-#[must_use]
 pub fn of_length(length: usize, psn: u32) -> Vec<u8> {
     // 14 Ethernet, 20 IPv4, 8 UDP, 12 BTH, 4 ICRC.
     const AROUND: usize = 58;
@@ -84,7 +83,6 @@ pub fn of_length(length: usize, psn: u32) -> Vec<u8> {
 
 /// True if the kernel programs stop at a tunnel in which replay finds RoCE: they parse one VXLAN, GRE, ERSPAN or IP
 /// in IP, replay up to four tunnels of any kind.
-#[must_use]
 pub fn is_deep(frame: &[u8]) -> bool {
     let wire_len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
     let meta = Meta::ethernet(wire_len);
@@ -94,21 +92,18 @@ pub fn is_deep(frame: &[u8]) -> bool {
 }
 
 /// SENDs of `flows` queue pairs, alternating, all in order.
-#[must_use]
 pub fn sends(flows: u32, packets_each: u32) -> Vec<Vec<u8>> {
     let packets = (0..packets_each).flat_map(|psn| (0..flows).map(move |flow| (psn, flow)));
     packets.map(|(psn, flow)| send(0x100 + flow, psn)).collect()
 }
 
 /// One SEND to a queue pair.
-#[must_use]
 pub fn send(dest_qp: u32, psn: u32) -> Vec<u8> {
     let transport = Transport::new(0x04, dest_qp, psn).payload(vec![1; 64]);
     craft::ethernet(Mac::SRC, Mac::DST, &Net::v4([10, 8, 0, 1], [10, 8, 0, 2]).roce(50_000, &transport))
 }
 
 /// A capture of these frames.
-#[must_use]
 pub fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut file = Pcap::new(Order::Little, true, ETHERNET);
     for (at, frame) in (0..).zip(frames) {

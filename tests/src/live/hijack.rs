@@ -87,13 +87,11 @@ pub fn tried(program: &Program, place: &str) {
 
 /// Runs rocescope with a misbehaving parser, in the namespace of the test. Also returns the socket to which it
 /// connects.
-#[must_use]
 pub fn hijacked(arguments: &[&str], folder: &Path) -> (Output, TcpListener) {
     hijacked_in(arguments, folder, folder)
 }
 
 /// The same; it writes to `own` instead of the working directory.
-#[must_use]
 pub fn hijacked_in(arguments: &[&str], folder: &Path, own: &Path) -> (Output, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -104,7 +102,6 @@ pub fn hijacked_in(arguments: &[&str], folder: &Path, own: &Path) -> (Output, Tc
 }
 
 /// The same without a sandbox. What it wrote is removed.
-#[must_use]
 pub fn at_liberty(arguments: &[&str], folder: &Path) -> (Output, TcpListener) {
     let _alone = FREE.lock().unwrap_or_else(PoisonError::into_inner);
     let ended = hijacked(arguments, folder);

@@ -194,7 +194,6 @@ impl Program {
     }
 
     /// Its PID.
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -272,7 +271,6 @@ impl Tenant {
     }
 
     /// Its PID.
-    #[must_use]
     pub fn id(&self) -> String {
         self.0.id().to_string()
     }

@@ -43,7 +43,6 @@ pub enum PacketKind {
 
 impl PacketKind {
     /// The frame that is copied; only queue pair and PSN vary.
-    #[must_use]
     pub fn template(self) -> Vec<u8> {
         let transport = match self {
             Self::Data => Transport::new(WRITE_MIDDLE, FIRST, 0).payload(vec![0x5A; 1024]),

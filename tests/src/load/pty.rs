@@ -42,7 +42,6 @@ impl Screen {
     }
 
     /// Its PID.
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }

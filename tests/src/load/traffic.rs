@@ -49,7 +49,6 @@ impl State {
         [Self::Nothing, Self::EmptyXdp, Self::FloorXdp, Self::Xdp, Self::EmptyTc, Self::FloorTc, Self::Tc];
 
     /// Its name in the table.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Nothing => "nothing",

@@ -26,7 +26,6 @@ pub fn thread_time(thread: i32) -> Result<Duration> {
 }
 
 /// The id of the calling thread.
-#[must_use]
 pub fn this_thread() -> i32 {
     gettid().as_raw_pid()
 }
@@ -48,7 +47,6 @@ pub fn pin(thread: i32, cpu: usize) -> Result<()> {
 }
 
 /// Kernel threads and processes whose name starts with this.
-#[must_use]
 pub fn named(start: &str) -> Vec<i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());

@@ -119,25 +119,21 @@ impl Account {
     }
 
     /// Frames of any kind.
-    #[must_use]
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
     /// RoCE packets.
-    #[must_use]
     pub fn roce_packets(&self) -> u64 {
         self.flows.values().map(|flow| flow.packets).sum()
     }
 
     /// Flows by their key.
-    #[must_use]
     pub fn flows(&self) -> &BTreeMap<FlowKey, Flow> {
         &self.flows
     }
 
     /// The expected report, without fields that have no exact definition.
-    #[must_use]
     pub fn report(&self) -> Value {
         let sum = |of: fn(&Flow) -> u64| self.flows.values().map(of).sum::<u64>();
         let mut ecn = [0; 4];
@@ -327,19 +323,16 @@ impl Flow {
     }
 
     /// Packets of the flow.
-    #[must_use]
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
     /// The sequence of its requests.
-    #[must_use]
     pub fn requests(&self) -> Option<&Tracker> {
         self.requests.as_ref()
     }
 
     /// NAKs for a PSN sequence error, and RNR NAKs.
-    #[must_use]
     pub fn sequence_and_rnr_naks(&self) -> (u64, u64) {
         (self.naks[0], self.rnr_naks)
     }

@@ -16,7 +16,6 @@ pub struct Case {
 }
 
 /// All cases.
-#[must_use]
 pub fn all() -> Vec<Case> {
     [
         every_opcode_there_is(),

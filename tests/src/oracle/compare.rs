@@ -11,7 +11,6 @@ const LISTED_PORTS: usize = 16;
 const TOLERANCE: f64 = 1e-9;
 
 /// All differences as sentences: path, the report's value, and the expected value.
-#[must_use]
 pub fn differences(report: &Value, expected: &Value) -> Vec<String> {
     let mut found = Vec::new();
     fields("report", report, expected, &["totals", "flows", "links"], &mut found);
@@ -26,7 +25,6 @@ pub fn differences(report: &Value, expected: &Value) -> Vec<String> {
 }
 
 /// Every difference between two lists of flows.
-#[must_use]
 pub fn flow_differences(flows: &Value, expected: &Value) -> Vec<String> {
     let mut found = Vec::new();
     matched("flow", flow_key, flows, expected, &mut found, flow);

@@ -47,7 +47,6 @@ impl Default for Roce {
 }
 
 /// RETH of a message of `length` bytes.
-#[must_use]
 pub fn reth(length: u32) -> Vec<u8> {
     let mut bytes = vec![0, 0, 0x7F, 0, 0, 0, 0x10, 0, 0, 0, 3, 0xA3];
     bytes.extend(length.to_be_bytes());
@@ -55,7 +54,6 @@ pub fn reth(length: u32) -> Vec<u8> {
 }
 
 /// AETH with a syndrome and a message sequence number of 1.
-#[must_use]
 pub fn aeth(syndrome: u8) -> Vec<u8> {
     vec![syndrome, 0, 0, 1]
 }
@@ -67,20 +65,17 @@ impl Roce {
     }
 
     /// The packet from its IPv4 header to its ICRC.
-    #[must_use]
     pub fn ipv4(&self) -> Vec<u8> {
         ipv4(self.class, self.ends).roce(self.src_port, &self.transport()).bytes
     }
 
     /// The packet from its IPv6 header to its ICRC.
-    #[must_use]
     pub fn ipv6(&self) -> Vec<u8> {
         let net = Net::v6(self.ends.0.into(), self.ends.1.into()).tos(self.class);
         net.roce(self.src_port, &self.transport()).bytes
     }
 
     /// The RoCEv1 packet from its GRH to its ICRC.
-    #[must_use]
     pub fn grh(&self) -> Vec<u8> {
         let gid = |end| [0x20, 0x01, 0x0D, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, end];
         craft::roce_v1(gid(self.ends.0), gid(self.ends.1), self.class, &self.transport()).bytes
@@ -92,13 +87,11 @@ fn ipv4(class: u8, ends: (u8, u8)) -> Net {
 }
 
 /// Prepends an Ethernet header.
-#[must_use]
 pub fn ethernet(ethertype: u16, packet: &[u8]) -> Vec<u8> {
     craft::ethernet([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], &Typed::new(ethertype, packet.to_vec()))
 }
 
 /// Inserts a tag after the addresses of an Ethernet frame; `tpid` is 0x8100 or 0x88A8.
-#[must_use]
 pub fn tagged(tpid: u16, priority: u16, id: u16, frame: &[u8]) -> Vec<u8> {
     let mut bytes = frame[..12].to_vec();
     bytes.extend(tpid.to_be_bytes());
@@ -108,13 +101,11 @@ pub fn tagged(tpid: u16, priority: u16, id: u16, frame: &[u8]) -> Vec<u8> {
 }
 
 /// An IPv4 packet of another protocol around `inner`, in Ethernet.
-#[must_use]
 pub fn carried(protocol: u8, header: &[u8], inner: &[u8]) -> Vec<u8> {
     ethernet(0x0800, &ipv4(0, (101, 102)).wrap(protocol, &[header, inner].concat()).bytes)
 }
 
 /// A UDP datagram around a tunnel header and `inner`, in IPv4 and Ethernet.
-#[must_use]
 pub fn tunnelled(port: u16, header: &[u8], inner: &[u8]) -> Vec<u8> {
     carried(17, &[], &craft::udp(0xD001, port, &[header, inner].concat()))
 }
@@ -133,7 +124,6 @@ pub struct Captured {
 }
 
 /// Complete frames, a millisecond apart.
-#[must_use]
 pub fn in_sequence(frames: Vec<Vec<u8>>) -> Vec<Captured> {
     let time = |index: u64| 1_700_000_000_000_000_001 + index * 1_000_000;
     let captured = |(index, frame): (u64, Vec<u8>)| Captured {
@@ -146,7 +136,6 @@ pub fn in_sequence(frames: Vec<Vec<u8>>) -> Vec<Captured> {
 }
 
 /// A pcap file with nanoseconds.
-#[must_use]
 pub fn pcap(link_type: u16, frames: &[Captured]) -> Vec<u8> {
     let mut file = Pcap::new(Order::Little, true, link_type);
     for Captured { time_ns, frame, kept, .. } in frames {
@@ -157,7 +146,6 @@ pub fn pcap(link_type: u16, frames: &[Captured]) -> Vec<u8> {
 
 /// A pcapng file in big-endian order with one Ethernet interface per name; times are nanoseconds on
 /// the first interface and microseconds on the others.
-#[must_use]
 pub fn pcapng(interfaces: &[&str], frames: &[Captured]) -> PcapNg {
     let mut file = PcapNg::new(Order::Big);
     for (index, name) in interfaces.iter().enumerate() {
@@ -170,7 +158,6 @@ pub fn pcapng(interfaces: &[&str], frames: &[Captured]) -> PcapNg {
 }
 
 /// Prepends a Linux cooked header of version 1; `sent` by this host, or received.
-#[must_use]
 pub fn cooked(sent: bool, ethertype: u16, packet: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0, if sent { 4 } else { 0 }, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0];
     bytes.extend(ethertype.to_be_bytes());

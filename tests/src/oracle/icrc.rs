@@ -11,7 +11,6 @@ use crate::craft::crc32;
 ///
 /// `grh` means that the header is a GRH, which the BTH follows without UDP. `None` if the packet is too short or has
 /// an unknown version.
-#[must_use]
 pub fn icrc(packet: &[u8], grh: bool) -> Option<u32> {
     let mut masked = packet.to_vec();
     let header = match masked.first()? >> 4 {
@@ -45,7 +44,6 @@ pub fn icrc(packet: &[u8], grh: bool) -> Option<u32> {
 }
 
 /// True if the last four bytes of `packet` are the ICRC of the rest.
-#[must_use]
 pub fn holds(packet: &[u8], grh: bool) -> Option<bool> {
     let (covered, stored) = packet.split_at_checked(packet.len().checked_sub(4)?)?;
     Some(icrc(covered, grh)?.to_le_bytes() == stored)

@@ -23,7 +23,6 @@ pub(super) const CARRIERS: [&str; 15] = [
 ];
 
 /// Layers of one frame, outermost first, for instance `eth:vlan:ip:udp:vxlan:eth:ip:udp:infiniband`.
-#[must_use]
 pub fn normalised(protocols: &str) -> String {
     let path: Vec<_> = protocols
         .split(':')

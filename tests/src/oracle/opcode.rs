@@ -71,7 +71,6 @@ const IMMEDIATE: u64 = 4;
 const XRCETH: usize = 4;
 
 /// Looks up an opcode; every number has an entry.
-#[must_use]
 pub fn lookup(code: u8) -> Opcode {
     let low = code & 0x1F;
     let operation = OPERATIONS.iter().find(|(number, ..)| *number == low);

@@ -33,7 +33,6 @@ pub enum Span {
 
 impl Span {
     /// Span of a READ request of `dma_length` bytes (`None`: truncated) at a path MTU (`None`: unknown).
-    #[must_use]
     pub fn of_read(dma_length: Option<u64>, mtu: Option<u64>) -> Self {
         let packets = |size: u64, mtu: u64| u32::try_from(size.div_ceil(mtu).max(1)).unwrap_or(u32::MAX);
         match (dma_length, mtu) {
@@ -46,7 +45,6 @@ impl Span {
 
 impl Tracker {
     /// Starts with the first packet, which is never a gap.
-    #[must_use]
     pub fn start(psn: u32, span: Span) -> Self {
         let mut tracker =
             Self { first: psn, expected: 0, repeats: 0, gaps: 0, missing: 0, restarts: 0, slack: 0 };

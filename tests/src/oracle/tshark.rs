@@ -76,13 +76,11 @@ pub struct Row {
 
 impl Row {
     /// The `index`-th occurrence of a field, outermost layer first.
-    #[must_use]
     pub fn text(&self, field: &str, index: usize) -> Option<&str> {
         self.values.get(field)?.get(index).map(String::as_str)
     }
 
     /// The same as a number; tshark prints some fields in decimal and some with `0x`.
-    #[must_use]
     pub fn number(&self, field: &str, index: usize) -> Option<u64> {
         let text = self.text(field, index)?;
         match text {
@@ -96,7 +94,6 @@ impl Row {
     }
 
     /// The same as bytes, for fields that tshark prints as hexadecimal digits.
-    #[must_use]
     pub fn bytes(&self, field: &str, index: usize) -> Vec<u8> {
         let text = self.text(field, index).unwrap_or_default();
         (0..text.len() / 2).filter_map(|i| u8::from_str_radix(text.get(2 * i..2 * i + 2)?, 16).ok()).collect()

@@ -183,7 +183,6 @@ pub struct Totals {
 }
 
 /// Scenarios with faults, and clean controls.
-#[must_use]
 pub fn totals(outcomes: &[Outcome]) -> (Totals, Totals) {
     let of = |control: bool| {
         let mut all = outcomes.iter().filter(|outcome| (outcome.kind == "control") == control);

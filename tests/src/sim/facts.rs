@@ -122,7 +122,6 @@ fn median(steps: &[(u64, u64)]) -> f64 {
 impl Truth {
     /// True if the fault of this kind of scenario occurred, from what the simulator did and the packets seen at the
     /// taps.
-    #[must_use]
     pub fn happened(&self, kind: &str, name: &str) -> bool {
         let Some((_, first)) = self.counted.first() else { return false };
         let did = &self.facts;

@@ -137,7 +137,6 @@ impl Lab {
 
 impl Scenario {
     /// True for clean traffic.
-    #[must_use]
     pub fn is_control(&self) -> bool {
         self.kind == "control"
     }

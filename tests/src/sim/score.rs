@@ -44,14 +44,12 @@ pub struct Judgement {
 
 impl Judgement {
     /// A run without a report.
-    #[must_use]
     pub fn failed(why: String) -> Self {
         Self { verdict: Verdict::Failed, reasons: vec![why] }
     }
 }
 
 /// Compares a report with the truth of its run.
-#[must_use]
 pub fn judge(truth: &Truth, report: &Value) -> Judgement {
     let findings = report["findings"].as_array().map_or(&[][..], Vec::as_slice);
     let mut wrong = Vec::new();

@@ -123,7 +123,6 @@ impl Expected {
 
 impl Truth {
     /// JSON, as written beside the captures.
-    #[must_use]
     pub fn json(&self, name: &str, seed: u64) -> Value {
         let expected = |e: &Expected| {
             json!({

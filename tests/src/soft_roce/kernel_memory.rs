@@ -41,7 +41,6 @@ impl KernelMemory {
     }
 
     /// Its address in the kernel.
-    #[must_use]
     pub fn address(&self) -> u64 {
         self.address
     }

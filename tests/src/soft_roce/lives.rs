@@ -32,7 +32,6 @@ pub fn check(report: &Value, transfer: &Transferred) -> Result<()> {
 
 /// The queue pairs of a transfer as the report has them, with their end, the other end and the number there; each has
 /// perftest's settings.
-#[must_use]
 pub fn of_transfer<'a>(report: &'a Value, transfer: &Transferred) -> Vec<(End, End, u64, &'a Value)> {
     let (client, server) = transfer.pids;
     let mut all = Vec::new();
@@ -70,7 +69,6 @@ fn as_wanted(life: &Value, (end, other, pid): (End, End, u32), transfer: &Transf
 
 /// The expected computed source port of a Soft-RoCE queue pair with this port in its packets: null before kernel
 /// 5.17, where Soft-RoCE uses a rule of its own.
-#[must_use]
 pub fn computed(port: &Value) -> Value {
     let has_shared_rule = kernel_version() >= Some(KernelVersion::new(5, 17, 0));
     if has_shared_rule { port.clone() } else { Value::Null }
@@ -93,7 +91,6 @@ const CM_TIMEOUTS_NS: [u64; 2] = [4_096 << 19, 4_096 << 17];
 
 /// Checks a queue pair set up by the connection manager, from its creation to its end; returns the other end. `retries`
 /// are those that its program asks for.
-#[must_use]
 pub fn connected(report: &Value, end: End, qp: &Qp, retries: u8) -> End {
     let other = if end == NEAR { FAR } else { NEAR };
     let devices = report["devices"].as_array().into_iter().flatten();

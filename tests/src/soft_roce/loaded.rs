@@ -12,7 +12,6 @@ pub struct Loaded(BTreeSet<(&'static str, u32, String)>);
 
 impl Loaded {
     /// Those of now.
-    #[must_use]
     pub fn now() -> Self {
         let name = |name: Option<&str>| name.unwrap_or("without a name").to_owned();
         let programs = aya::programs::loaded_programs().filter_map(Result::ok);

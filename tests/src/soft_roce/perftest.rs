@@ -48,7 +48,6 @@ pub struct Transferred {
 
 impl Transferred {
     /// Packets of one queue pair's messages, none of them repeated.
-    #[must_use]
     pub fn packets(&self) -> u64 {
         self.iterations / self.wanted.queue_pairs * self.size / PATH_MTU
     }
@@ -56,7 +55,6 @@ impl Transferred {
 
 impl Transfer {
     /// Exponent of the transport timeout that it asks for: 4.096 µs · 2^timeout.
-    #[must_use]
     pub const fn timeout(&self) -> u8 {
         if self.one_by_one { 23 } else { 18 }
     }

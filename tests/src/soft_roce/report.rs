@@ -9,7 +9,6 @@ use super::lab::End;
 const PSNS: u64 = 1 << 24;
 
 /// A count in a report.
-#[must_use]
 #[track_caller]
 pub fn count(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is not a count"))
@@ -49,21 +48,18 @@ pub fn on_link(report: &Value, end: End, direction: &str) -> Result<u64> {
 }
 
 /// A sum over the flows of a link in one direction.
-#[must_use]
 pub fn sum(report: &Value, end: End, direction: &str, of: impl Fn(&Value) -> u64) -> u64 {
     let flows = report["flows"].as_array().into_iter().flatten();
     flows.filter(|flow| flow["link"] == end.interface && flow["direction"] == direction).map(of).sum()
 }
 
 /// Number of PSNs used in a sequence: packets without retransmissions.
-#[must_use]
 #[track_caller]
 pub fn used(psn: &Value) -> u64 {
     (count(&psn["expected"]) + PSNS - count(&psn["first"])) % PSNS
 }
 
 /// Packets with opcodes of these names.
-#[must_use]
 pub fn with_opcodes(flow: &Value, names: &[&str]) -> u64 {
     let opcodes = flow["opcodes"].as_array().into_iter().flatten();
     let wanted = |opcode: &&Value| opcode["name"].as_str().is_some_and(|name| names.contains(&name));

@@ -52,7 +52,6 @@ impl Tool {
     }
 
     /// Its PID.
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }

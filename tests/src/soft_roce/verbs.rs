@@ -64,7 +64,6 @@ fn checked(verb: &str, errno: c_int) -> Result<()> {
 }
 
 /// The error number of a verb that failed.
-#[must_use]
 pub fn errno(error: &anyhow::Error) -> Option<i32> {
     error.downcast_ref::<std::io::Error>()?.raw_os_error()
 }
@@ -266,7 +265,6 @@ impl std::fmt::Debug for QueuePair<'_> {
 
 impl QueuePair<'_> {
     /// Its number.
-    #[must_use]
     pub fn number(&self) -> u32 {
         // SAFETY: within `struct ibv_qp`.
         unsafe { self.qp.byte_add(QP_NUM).cast::<u32>().read() }

@@ -398,7 +398,6 @@ impl Naks {
     }
 
     /// NAKs of every code.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.psn_sequence_error
             + self.invalid_request
@@ -565,7 +564,6 @@ pub struct FlowId {
 
 impl FlowId {
     /// The id of a flow.
-    #[must_use]
     pub fn of(flow: &Flow) -> Self {
         Self {
             link: flow.link.clone(),

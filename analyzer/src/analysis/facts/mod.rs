@@ -115,19 +115,16 @@ pub struct Facts {
 
 impl Facts {
     /// True if they are of a recording, which has less than captures and live runs.
-    #[must_use]
     pub const fn is_recording(&self) -> bool {
         self.source.recording.is_some()
     }
 
     /// True if all flows are of InfiniBand: no RoCE was seen.
-    #[must_use]
     pub fn is_infiniband(&self) -> bool {
         !self.flows.is_empty() && self.flows.iter().all(|flow| flow.roce_version.is_none())
     }
 
     /// The name of a congestion mark: InfiniBand has one of its own.
-    #[must_use]
     pub fn mark(&self) -> &'static str {
         if self.is_infiniband() { "FECN" } else { "CE" }
     }
@@ -184,7 +181,6 @@ impl From<SourceKind> for InputKind {
 
 impl InputKind {
     /// The name in the report.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Replay => "replay",
@@ -209,7 +205,6 @@ pub struct Window {
 
 impl Window {
     /// Length in nanoseconds; `None` when either end is not known or they are swapped.
-    #[must_use]
     pub fn length_ns(&self) -> Option<u64> {
         self.last_ns?.checked_sub(self.first_ns?)
     }
@@ -264,7 +259,6 @@ impl Serialize for Skipped {
 
 impl Skipped {
     /// All packets that were skipped.
-    #[must_use]
     pub fn packets(&self) -> u64 {
         self.0.iter().map(|(_, n)| n).sum()
     }
@@ -350,13 +344,11 @@ impl From<[u64; 4]> for Ecn {
 
 impl Ecn {
     /// Packets that are ECN-capable, marked ones included.
-    #[must_use]
     pub fn capable(&self) -> u64 {
         self.ect0 + self.ect1 + self.ce
     }
 
     /// CE among packets that are ECN-capable; `None` when none is.
-    #[must_use]
     pub fn ce_ratio(&self) -> Option<f64> {
         let capable = self.capable();
         (capable > 0).then(|| self.ce as f64 / capable as f64)

@@ -16,7 +16,6 @@ impl Tunnels {
     }
 
     /// Their names, outermost first, joined by `+`; `None` without a tunnel.
-    #[must_use]
     pub fn name(self) -> Option<String> {
         let names: Vec<&str> =
             self.0.to_le_bytes().into_iter().filter_map(Encap::from_byte).map(Encap::name).collect();
@@ -24,7 +23,6 @@ impl Tunnels {
     }
 
     /// True if there is no tunnel.
-    #[must_use]
     pub fn is_none(self) -> bool {
         !self.0.to_le_bytes().into_iter().any(|byte| Encap::from_byte(byte).is_some())
     }
@@ -56,7 +54,6 @@ impl MixedIn {
     }
 
     /// True if the setting `name` changed.
-    #[must_use]
     pub fn contains(self, name: &str) -> bool {
         self.names().any(|own| own == name)
     }

@@ -30,7 +30,6 @@ pub struct StepTrend {
 impl StepTrend {
     /// Sentence about the trend, the same in every view: number of slower steps, their beginning, and the part that
     /// grew.
-    #[must_use]
     pub fn in_words(&self) -> String {
         let Some(slower) = &self.slower else { return "steps did not become slower".to_owned() };
         let (grew, stretch) = (units::growth, &slower.stretch);

@@ -251,7 +251,6 @@ pub struct StepStraggler {
 
 impl StepStraggler {
     /// Sentence about the straggler and the number of steps, the same in every view.
-    #[must_use]
     pub fn in_words(&self) -> String {
         let (host, time) = (self.waits_for, units::duration(self.behind_ns));
         let what = match self.kind {

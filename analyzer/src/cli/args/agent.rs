@@ -40,7 +40,6 @@ pub struct AgentArgs {
 
 impl AgentArgs {
     /// The options of `record` that correspond to `--record`; `None` without it.
-    #[must_use]
     pub fn recording(&self) -> Option<RecordArgs> {
         let export = &self.export;
         Some(RecordArgs {

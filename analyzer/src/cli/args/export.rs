@@ -88,7 +88,6 @@ pub struct ExportArgs {
 
 impl ExportArgs {
     /// The corresponding output options: an exporter takes every sample, as a view does.
-    #[must_use]
     pub fn view(&self) -> ViewArgs {
         // Sampled at the interval of the views, so that findings are computed from the same readings.
         ViewArgs::of_samples(self.interval.min(Duration::from_secs(1)), &self.common)

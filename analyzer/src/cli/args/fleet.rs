@@ -78,7 +78,6 @@ pub struct FleetArgs {
 
 impl FleetArgs {
     /// The rows that the question covers, with default thresholds.
-    #[must_use]
     pub fn chosen(&self) -> Chosen {
         Chosen { job: self.job.clone(), from_ns: self.from, to_ns: self.to, ..Chosen::default() }
     }

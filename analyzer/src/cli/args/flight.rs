@@ -44,7 +44,6 @@ pub struct FlightArgs {
 
 impl FlightArgs {
     /// Settings of the recorder; `None` without `--keep`.
-    #[must_use]
     pub fn settings(&self) -> Option<Settings> {
         Some(Settings {
             keep: self.keep?,

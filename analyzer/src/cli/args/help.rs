@@ -21,7 +21,6 @@ const COMMON: &[(&str, &[&str])] = &[
 const HELP: &str = "help";
 
 /// The command line: commands, their options, and those of help in place of clap's, which has two forms only.
-#[must_use]
 pub(in crate::cli) fn definition() -> Command {
     let help = Arg::new(HELP).short('h').long("help").action(ArgAction::HelpShort);
     let all = Arg::new("help_all").long("help-all").action(ArgAction::HelpLong);
@@ -42,7 +41,6 @@ pub(in crate::cli) fn is_help(option: &Arg) -> bool {
 }
 
 /// The command line, with the options of short help selected, for the words of one: `--help` among them adds examples.
-#[must_use]
 pub(super) fn command_of<'a>(words: impl IntoIterator<Item = &'a OsString>) -> Command {
     // No other option takes a value that begins so.
     if words.into_iter().any(|word| word == OsStr::new("--help")) {
@@ -53,7 +51,6 @@ pub(super) fn command_of<'a>(words: impl IntoIterator<Item = &'a OsString>) -> C
 }
 
 /// The command line, with the options of short help selected.
-#[must_use]
 pub fn command() -> Command {
     // Options of every command.
     let all = select(definition(), &[HELP]);

@@ -89,13 +89,11 @@ pub struct RecordArgs {
 
 impl RecordArgs {
     /// The corresponding output options.
-    #[must_use]
     pub fn view(&self) -> ViewArgs {
         ViewArgs::of_samples(self.interval, &self.common)
     }
 
     /// Limits of age and size: the option's, or the default of live recordings.
-    #[must_use]
     pub fn keep(&self) -> Keep {
         let always = Keep { time_ns: Some(7 * DAY_NS), bytes: Some(20 << 30) };
         self.keep.unwrap_or(if self.read.is_empty() { always } else { Keep::default() })

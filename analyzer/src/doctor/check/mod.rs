@@ -31,7 +31,6 @@ pub enum Status {
 
 impl Status {
     /// The word shown to users.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -80,7 +79,6 @@ pub fn catalog() -> impl Iterator<Item = &'static Entry> {
 pub(crate) const DEFINITIONS: [&[Definition]; 2] = [port::DEFINITIONS, lossless::DEFINITIONS];
 
 /// All checks, the worst verdict first, then in the order of the catalog.
-#[must_use]
 pub fn check(facts: &HostFacts) -> Vec<Check> {
     let mut checks = CheckList::default();
     for check in [kernel::check, port::check, lossless::check, switch::check, gpu::check, nccl::check] {
@@ -92,7 +90,6 @@ pub fn check(facts: &HostFacts) -> Vec<Check> {
 }
 
 /// The priorities that RoCE of a port is sent with, as far as the settings state them: bit p for priority p.
-#[must_use]
 pub fn roce_priorities(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts) -> u8 {
     lossless::roce_priorities(facts, device, port)
 }

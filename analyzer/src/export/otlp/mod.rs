@@ -54,7 +54,6 @@ pub struct Requests {
 
 impl Encoder {
     /// An encoder that has sent nothing.
-    #[must_use]
     pub fn new(resource: Resource) -> Self {
         Self { resource, starts: BTreeMap::new(), last_ns: None, findings: Findings::default() }
     }

@@ -8,7 +8,6 @@ const GROUPS: [&str; 11] =
     ["build", "device", "entropy", "finding", "link", "links", "otlp", "pause", "peer", "process", "qp"];
 
 /// The OTLP name of a metric. A collector that translates it for Prometheus arrives at the name in the exposition.
-#[must_use]
 pub fn name(metric: &Metric) -> String {
     let suffix = if metric.kind == MetricKind::Info { "_info" } else { "" };
     let whole = format!("{}{suffix}", metric.name);
@@ -20,7 +19,6 @@ pub fn name(metric: &Metric) -> String {
 }
 
 /// The unit of a metric in UCUM; empty without a unit.
-#[must_use]
 pub fn unit(metric: &Metric) -> &'static str {
     match metric.unit {
         Some("bytes") => "By",
@@ -32,7 +30,6 @@ pub fn unit(metric: &Metric) -> &'static str {
 }
 
 /// The attribute for a label, from the OpenTelemetry semantic conventions if they define one.
-#[must_use]
 pub fn attribute(label: &'static str) -> &'static str {
     match label {
         "link" | "netdev" => "network.interface.name",
@@ -44,7 +41,6 @@ pub fn attribute(label: &'static str) -> &'static str {
 }
 
 /// Attributes of a series. A port of a device also has the hardware identifier and type of the semantic conventions.
-#[must_use]
 pub fn attributes(labels: &[(&'static str, String)]) -> Vec<KeyValue> {
     let mut all: Vec<KeyValue> = labels.iter().map(|(label, value)| one(label, value)).collect();
     let of = |name: &str| labels.iter().find(|(label, _)| *label == name).map(|(_, value)| value.as_str());

@@ -308,7 +308,6 @@ pub struct PartialSuccess {
 
 impl KeyValue {
     /// Creates an attribute.
-    #[must_use]
     pub fn new(key: &str, value: impl Into<AnyValue>) -> Self {
         Self { key: key.to_owned(), value: Some(value.into()) }
     }

@@ -60,13 +60,11 @@ impl Queue {
     }
 
     /// Number of waiting requests.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
     /// True if no request waits.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -93,7 +91,6 @@ pub enum Answer {
 
 impl Answer {
     /// From status and `Retry-After`; `now_s` is Unix time in seconds.
-    #[must_use]
     pub fn of(status: u16, retry_after: Option<&str>, now_s: i64) -> Self {
         match status {
             200..=299 => Self::Accepted,
@@ -114,7 +111,6 @@ fn requested_pause(text: &str, now_s: i64) -> Option<Duration> {
 
 /// The pause after `failures` in a row, unless the collector asked for one. It doubles, and `random` adds jitter of
 /// up to a half, so that hosts that lost their collector together do not retry in step.
-#[must_use]
 pub fn pause(failures: u32, random: u32) -> Duration {
     let doubled =
         FIRST_PAUSE.saturating_mul(1u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX));

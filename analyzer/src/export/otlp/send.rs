@@ -94,7 +94,6 @@ impl Pusher {
     }
 
     /// Outcome of the requests so far, by signal.
-    #[must_use]
     pub fn tallies(&self) -> Vec<(&'static str, Tally)> {
         self.0.iter().map(|channel| (channel.signal.name(), channel.shared.state.locked().tally)).collect()
     }

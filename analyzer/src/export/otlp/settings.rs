@@ -25,7 +25,6 @@ pub enum Signal {
 
 impl Signal {
     /// Name in labels and messages.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Metrics => "metrics",
@@ -60,7 +59,6 @@ pub struct Target {
 }
 
 /// True if the environment turns OTLP off.
-#[must_use]
 pub fn is_disabled(env: &impl Fn(&str) -> Option<String>) -> bool {
     env("OTEL_SDK_DISABLED").is_some_and(|text| text.trim().eq_ignore_ascii_case("true"))
 }

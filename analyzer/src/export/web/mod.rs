@@ -57,7 +57,6 @@ impl Guard {
     }
 
     /// True if connections are encrypted.
-    #[must_use]
     pub fn is_encrypted(&self) -> bool {
         #[cfg(feature = "tls")]
         let encrypted = self.encryption.is_some();
@@ -137,7 +136,6 @@ impl Web {
     }
 
     /// The files to read, and the folders in which they may be replaced.
-    #[must_use]
     pub fn reads(&self) -> Vec<PathBuf> {
         let state = self.state.locked();
         let files = state.files.iter().map(|(path, _)| path.clone());

@@ -203,7 +203,6 @@ definitions! {
 
 /// True if one finding can have caused another by their times: it began before the other ended, and ended at most 10 s
 /// before the other began; or if the time of one is unknown.
-#[must_use]
 pub fn can_cause(cause: &[Episode], effect: &[Episode]) -> bool {
     let meets = |cause: &Episode, effect: &Episode| {
         cause.first_ns <= effect.last_ns.saturating_add(LATE_NS)

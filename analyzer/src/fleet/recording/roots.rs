@@ -56,7 +56,6 @@ fn nothing_in(root: &str, question: Question) -> String {
 impl Recordings {
     /// A notice for each host whose recordings are in several of the folders: an answer takes them as one host, also
     /// where they are captures of several taps that one machine has recorded.
-    #[must_use]
     pub fn hosts_in_several(&self) -> Vec<String> {
         let mut all: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for root in self.roots.iter().filter(|root| !is_bucket(root)) {

@@ -22,7 +22,6 @@ pub struct Discipline {
 
 impl Discipline {
     /// Reads the state of the wall clock; `None` if the kernel does not provide it.
-    #[must_use]
     pub fn read() -> Option<Self> {
         let mut state = MaybeUninit::<libc::timex>::zeroed();
         // SAFETY: an all-zero `timex` is valid and requests no change; the call fills it in.
@@ -57,7 +56,6 @@ pub struct WallClock {
 
 impl WallClock {
     /// Reads both clocks. Offsets differ before and after the wall clock is set.
-    #[must_use]
     pub fn sample() -> Self {
         let readings = std::array::from_fn::<_, READINGS, _>(|_| {
             (now(ClockId::Monotonic), now(ClockId::Realtime), now(ClockId::Monotonic))
@@ -66,7 +64,6 @@ impl WallClock {
     }
 
     /// A zero offset, for times that are Unix time already, such as those of programs with a test clock.
-    #[must_use]
     pub const fn unix() -> Self {
         Self { offset_ns: 0, error_ns: 0 }
     }
@@ -87,32 +84,27 @@ impl WallClock {
     }
 
     /// Unix time in nanoseconds of a kernel timestamp in nanoseconds.
-    #[must_use]
     pub fn unix_ns(&self, monotonic_ns: u64) -> u64 {
         monotonic_ns.saturating_add_signed(self.offset_ns)
     }
 
     /// The offset that [`Self::unix_ns`] adds, in nanoseconds.
-    #[must_use]
     pub fn offset_ns(&self) -> i64 {
         self.offset_ns
     }
 
     /// The error bound of [`Self::unix_ns`], in nanoseconds.
-    #[must_use]
     pub fn error_ns(&self) -> u64 {
         self.error_ns
     }
 }
 
 /// Unix time in nanoseconds.
-#[must_use]
 pub fn now_ns() -> u64 {
     WallClock::sample().unix_ns(monotonic_ns())
 }
 
 /// The monotonic clock, in nanoseconds: comparable to `bpf_ktime_get_ns`.
-#[must_use]
 pub fn monotonic_ns() -> u64 {
     now(ClockId::Monotonic).unsigned_abs()
 }

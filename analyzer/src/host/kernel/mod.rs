@@ -34,7 +34,6 @@ pub enum Capability {
 
 impl Capability {
     /// Name in the kernel, such as `CAP_NET_ADMIN`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::DacOverride => "CAP_DAC_OVERRIDE",
@@ -57,14 +56,12 @@ pub struct Capabilities(pub u64);
 
 impl Capabilities {
     /// The `CapEff` line of a `/proc/PID/status`.
-    #[must_use]
     pub fn parse(status: &str) -> Option<Self> {
         let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
         u64::from_str_radix(line.trim(), 16).ok().map(Self)
     }
 
     /// True if it includes this one. CAP_SYS_ADMIN implies CAP_BPF and CAP_PERFMON, as in the kernel.
-    #[must_use]
     pub fn has(self, capability: Capability) -> bool {
         let bit = |c: Capability| self.0 >> (c as u32) & 1 == 1;
         let implied = matches!(capability, Capability::Bpf | Capability::Perfmon);
@@ -92,7 +89,6 @@ pub struct KernelFacts {
 
 impl KernelFacts {
     /// Reads the facts below `root` (`/`, or a recorded tree).
-    #[must_use]
     pub fn read(root: &Path) -> Self {
         let text = |path: &str| fs::read_to_string(root.join(path)).ok();
         let number = |path: &str| text(path).and_then(|text| text.trim().parse::<u32>().ok());
@@ -120,7 +116,6 @@ pub const PERF_EVENT_PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 pub const PERFMON_SUFFICES: i64 = 2;
 
 /// The level of [`PERF_EVENT_PARANOID`] below `root`, if it is one for which a probe may need CAP_SYS_ADMIN.
-#[must_use]
 pub fn perf_for_administrators(root: &Path) -> Option<i64> {
     let level = fs::read_to_string(root.join(PERF_EVENT_PARANOID.trim_start_matches('/'))).ok()?;
     level.trim().parse::<i64>().ok().filter(|level| *level > PERFMON_SUFFICES)

@@ -53,7 +53,6 @@ pub struct Priorities(pub u8);
 
 impl Priorities {
     /// True if the set contains this priority, 0 to 7.
-    #[must_use]
     pub fn has(self, priority: u8) -> bool {
         priority < 8 && self.0 >> priority & 1 == 1
     }
@@ -64,7 +63,6 @@ impl Priorities {
     }
 
     /// True if the set is empty.
-    #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -158,7 +156,6 @@ pub struct Dcb {
 
 impl Dcb {
     /// Parses the response to [`request`] (after its netlink header); `None` if it has no IEEE 802.1Qaz settings.
-    #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let attrs = Attrs::after(payload, HEADER_LEN);
         let ieee = attrs.nested(DCB_ATTR_IEEE)?;
@@ -178,7 +175,6 @@ impl Dcb {
     }
 
     /// The priority of packets with this DSCP, if DSCPs are mapped.
-    #[must_use]
     pub fn priority_of_dscp(&self, dscp: u8) -> Option<u8> {
         // Several entries for one DSCP are allowed; drivers use the highest priority.
         let of =
@@ -187,14 +183,12 @@ impl Dcb {
     }
 
     /// True if any DSCP is mapped to a priority.
-    #[must_use]
     pub fn maps_dscp(&self) -> bool {
         self.apps.iter().any(|app| app.selector == SELECT_DSCP)
     }
 }
 
 /// The request for the DCB settings of an interface.
-#[must_use]
 pub fn request(interface: &str) -> Request {
     Request::new(RTM_GETDCB, 0, &[0, DCB_CMD_IEEE_GET, 0, 0]).attr_text(DCB_ATTR_IFNAME, interface)
 }

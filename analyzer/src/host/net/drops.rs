@@ -20,7 +20,6 @@ pub struct RxDrops {
 
 impl RxDrops {
     /// Parses an RTM_NEWLINK message (after its netlink header); `None` if it has no statistics.
-    #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let stats = Attrs::after(payload, LinkHeader::LEN).get(libc::IFLA_STATS64)?;
         let at = |field: usize| stats.get(field * 8..)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
@@ -41,7 +40,6 @@ impl RxDrops {
     }
 
     /// The increase since `earlier`; `None` if a counter decreased (the driver was reloaded).
-    #[must_use]
     pub fn since(self, earlier: Self) -> Option<Self> {
         Some(Self {
             dropped: self.dropped.checked_sub(earlier.dropped)?,
@@ -57,7 +55,6 @@ impl RxDrops {
     /// later, such as every RoCEv1 packet on a port without RDMA. Virtual interfaces count full queues as `dropped`,
     /// together with frames of protocols without a handler: `unhandled` is the number of such frames that programs
     /// did see.
-    #[must_use]
     pub fn unseen(self, kind: &InterfaceKind, unhandled: u64) -> u64 {
         // The maximum, since some drivers maintain only one of the two counters and some maintain both.
         let no_room = self.missed.max(self.fifo);
@@ -69,7 +66,6 @@ impl RxDrops {
 }
 
 /// Drops between two readings; `None` if either is missing or the counters were reset.
-#[must_use]
 pub fn between(earlier: Option<RxDrops>, now: Option<RxDrops>) -> Option<RxDrops> {
     now?.since(earlier?)
 }

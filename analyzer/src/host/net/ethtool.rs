@@ -42,7 +42,6 @@ pub fn statistics(name: &str) -> Result<Vec<(String, u64)>> {
 
 /// Drops at the port, before any queue of the host: mlx5 counts packets that its buffer could not take only there
 /// (`rx_discards_phy`). `None` if the driver has no such counter.
-#[must_use]
 pub fn port_discards(statistics: &[(String, u64)]) -> Option<u64> {
     statistics.iter().find(|(name, _)| name == "rx_discards_phy").map(|(_, value)| *value)
 }

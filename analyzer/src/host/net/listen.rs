@@ -50,7 +50,6 @@ impl LldpSocket {
     }
 
     /// Name of the interface.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -104,7 +104,6 @@ impl NetNs {
     }
 
     /// True if both are the same namespace.
-    #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         match (self.file.metadata(), other.file.metadata()) {
             (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),

@@ -16,7 +16,6 @@ pub struct StackedPair {
 }
 
 /// The first stacked pair among `chosen` (indices in `all`), in the order of selection.
-#[must_use]
 pub fn find(chosen: &[usize], all: &[Interface]) -> Option<StackedPair> {
     chosen.iter().enumerate().find_map(|(i, a)| {
         chosen[i + 1..].iter().find_map(|b| between(*a, *b, all).or_else(|| between(*b, *a, all)))
@@ -70,7 +69,6 @@ fn direct(upper: &Interface, lower: &Interface) -> Option<String> {
 
 /// The interfaces whose ports carry the packets of the interfaces `names`: themselves, those below (the parent of a
 /// VLAN or macvlan, the members of a bond), and the bonds of which any of these is a member.
-#[must_use]
 pub fn related(names: &[String], all: &[Interface]) -> BTreeSet<String> {
     let mut found: BTreeSet<String> = names.iter().cloned().collect();
     let mut next: Vec<&Interface> = all.iter().filter(|i| found.contains(&i.name)).collect();
@@ -91,7 +89,6 @@ pub fn related(names: &[String], all: &[Interface]) -> BTreeSet<String> {
 
 /// The lowest interfaces below the one called `name`: of a bond its members, of a VLAN its parent; itself if it is
 /// not stacked.
-#[must_use]
 pub fn bottoms(name: &str, all: &[Interface]) -> Vec<String> {
     let mut reached = BTreeSet::from([name.to_owned()]);
     let mut next = vec![name.to_owned()];

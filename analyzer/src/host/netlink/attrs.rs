@@ -9,13 +9,11 @@ pub struct Attrs<'a>(&'a [u8]);
 
 impl<'a> Attrs<'a> {
     /// The attributes that fill `bytes`.
-    #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
     /// The attributes after a fixed header of `header` bytes; none if there is nothing after it.
-    #[must_use]
     pub fn after(payload: &'a [u8], header: usize) -> Self {
         Self(payload.get(header..).unwrap_or_default())
     }
@@ -31,43 +29,36 @@ impl<'a> Attrs<'a> {
     }
 
     /// The value of the first attribute with this number.
-    #[must_use]
     pub fn get(&self, kind: u16) -> Option<&'a [u8]> {
         self.iter().find(|(k, _)| *k == kind).map(|(_, value)| value)
     }
 
     /// The attributes nested in the first attribute with this number.
-    #[must_use]
     pub fn nested(&self, kind: u16) -> Option<Self> {
         self.get(kind).map(Self)
     }
 
     /// First byte of an attribute.
-    #[must_use]
     pub fn u8(&self, kind: u16) -> Option<u8> {
         self.get(kind)?.first().copied()
     }
 
     /// A 64-bit number in the host's byte order.
-    #[must_use]
     pub fn u64(&self, kind: u16) -> Option<u64> {
         self.get(kind)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
     }
 
     /// A number in the host's byte order.
-    #[must_use]
     pub fn u32(&self, kind: u16) -> Option<u32> {
         self.get(kind)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
     }
 
     /// A signed number in the host's byte order.
-    #[must_use]
     pub fn i32(&self, kind: u16) -> Option<i32> {
         self.get(kind)?.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes))
     }
 
     /// A text up to its terminating zero; `None` when empty.
-    #[must_use]
     pub fn text(&self, kind: u16) -> Option<String> {
         let bytes = self.get(kind)?;
         let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());

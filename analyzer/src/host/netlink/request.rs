@@ -23,7 +23,6 @@ impl LinkHeader {
     pub const LEN: usize = 16;
 
     /// The header of a message with this payload.
-    #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let header: &[u8; Self::LEN] = payload.first_chunk()?;
         Some(Self {
@@ -35,7 +34,6 @@ impl LinkHeader {
     }
 
     /// The header as the kernel expects it.
-    #[must_use]
     pub fn bytes(&self) -> [u8; Self::LEN] {
         let mut out = [0; Self::LEN];
         out[2..4].copy_from_slice(&self.hardware.to_ne_bytes());
@@ -64,7 +62,6 @@ impl TcHeader {
     pub const LEN: usize = 20;
 
     /// The header of a message with this payload.
-    #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let header: &[u8; Self::LEN] = payload.first_chunk()?;
         Some(Self {
@@ -76,7 +73,6 @@ impl TcHeader {
     }
 
     /// The header as the kernel expects it.
-    #[must_use]
     pub fn bytes(&self) -> [u8; Self::LEN] {
         let mut out = [0; Self::LEN];
         for (at, value) in [(4, self.index), (8, self.handle), (12, self.parent), (16, self.info)] {
@@ -99,7 +95,6 @@ pub struct Request {
 impl Request {
     /// A request of this message type with these flags beside `NLM_F_REQUEST`, starting with the
     /// fixed header of its family.
-    #[must_use]
     pub fn new(kind: u16, flags: u16, header: &[u8]) -> Self {
         let mut bytes = vec![0; HEADER_LEN];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -159,7 +154,6 @@ impl Request {
     }
 
     /// The message, ready to send.
-    #[must_use]
     pub fn finish(mut self, sequence: u32) -> Vec<u8> {
         let length = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
         self.bytes[0..4].copy_from_slice(&length.to_ne_bytes());

@@ -32,13 +32,11 @@ pub struct Link {
 
 impl Link {
     /// Mbit/s in one direction, after line coding; `None` when unknown.
-    #[must_use]
     pub fn mbps(&self) -> Option<f64> {
         Some(coded(self.speed?) * self.width? as f64)
     }
 
     /// The same at maximum speed and width.
-    #[must_use]
     pub fn max_mbps(&self) -> Option<f64> {
         Some(coded(self.max_speed?) * self.max_width? as f64)
     }
@@ -100,7 +98,6 @@ impl PciDevice {
     }
 
     /// The PCIe distance to another device.
-    #[must_use]
     pub fn distance(&self, other: &Self) -> Distance {
         let shared = self.bridges.iter().any(|bridge| other.bridges.contains(bridge));
         match (self.bridges.first(), other.bridges.first()) {
@@ -154,7 +151,6 @@ fn read_link(root: &HostRoot, at: &str, unread: &mut UnreadReasons) -> Link {
 
 /// The last PCI address in the resolved target of `path`: the device behind a class entry, also with functions or
 /// auxiliary devices in between.
-#[must_use]
 pub fn address_behind(root: &HostRoot, path: &str) -> Option<String> {
     root.components(path).into_iter().rfind(|part| is_address(part))
 }

@@ -10,7 +10,6 @@ const MOST: usize = 20_000;
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
 /// True if all control groups are in the unified hierarchy, so that a control group's number identifies a container.
-#[must_use]
 pub fn is_unified(root: &HostRoot) -> bool {
     root.exists("/sys/fs/cgroup/cgroup.controllers")
 }
@@ -22,7 +21,6 @@ fn mount(root: &HostRoot) -> Option<&'static str> {
 
 /// True if this process is now in the control group with this number. `None`: it has ended, or its control group is
 /// not below the hierarchy mounted here.
-#[must_use]
 pub fn holds(root: &HostRoot, id: u64, pid: u32) -> Option<bool> {
     let text = root.text(&format!("/proc/{pid}/cgroup")).ok()?;
     let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -35,7 +33,6 @@ pub fn holds(root: &HostRoot, id: u64, pid: u32) -> Option<bool> {
 
 /// The line in `/proc/PID/cgroup` of processes in the control group with this number (its inode); `None` if it does
 /// not exist any more, or if there are too many to search.
-#[must_use]
 pub fn line_of(root: &HostRoot, id: u64) -> Option<String> {
     let at = mount(root)?;
     let mount = root.path(at);

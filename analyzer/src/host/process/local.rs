@@ -32,7 +32,6 @@ fn address(payload: &[u8]) -> Option<IpAddr> {
 
 /// The PID here of a process of this network namespace whose PID in its own PID namespace is `pid`; `None` if no
 /// process or several match.
-#[must_use]
 pub fn process(root: &HostRoot, pid: u32) -> Option<u32> {
     let own = root.link_name("/proc/thread-self/ns/net").ok();
     let here =
@@ -49,7 +48,6 @@ pub fn process(root: &HostRoot, pid: u32) -> Option<u32> {
 
 /// True if a process listens on a TCP port in the network namespace of the calling thread; `None` if that cannot be
 /// read.
-#[must_use]
 pub fn listens(root: &HostRoot, port: u16) -> Option<bool> {
     /// `TCP_LISTEN` of net/tcp_states.h.
     const LISTEN: &str = "0A";

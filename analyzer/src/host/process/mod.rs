@@ -27,7 +27,6 @@ pub struct Container {
 
 impl Container {
     /// Parses a `/proc/PID/cgroup`; `None` if it names none of these.
-    #[must_use]
     pub fn parse(cgroup: &str) -> Option<Self> {
         let mut found = Self::default();
         // Version 1 has a line per controller, and any of them is sufficient.
@@ -47,7 +46,6 @@ impl Container {
     }
 
     /// The container of process `pid` below `root`; `None` for processes of the host itself.
-    #[must_use]
     pub fn of(root: &HostRoot, pid: u32) -> Option<Self> {
         let mut found = Self::parse(&root.text(&format!("/proc/{pid}/cgroup")).ok()?)?;
         if found.id.is_some() || found.pod_uid.is_some() {
@@ -58,7 +56,6 @@ impl Container {
 
     /// The name for display: the pod by name or id, otherwise the container, otherwise the job. `None` if it has none
     /// of these.
-    #[must_use]
     pub fn label(&self) -> Option<String> {
         let short = |id: &String| id.chars().take(12).collect::<String>();
         (self.name.clone().filter(|_| self.pod_uid.is_some()))
@@ -69,7 +66,6 @@ impl Container {
 }
 
 /// Start of a process since the boot, in clock ticks: with its number it names the process. `None`: it does not exist.
-#[must_use]
 pub fn started(root: &HostRoot, pid: u32) -> Option<u64> {
     /// Place of `starttime` behind the name, which may contain blanks and parentheses (proc_pid_stat(5)).
     const START: usize = 19;
@@ -87,7 +83,6 @@ const RANDOM_LEN: usize = 5;
 
 /// The job of a [label](Container::label): that of Slurm, or the pod's name without the suffix that a job's
 /// controller adds: an index, or five random characters. `None` for other pods and containers.
-#[must_use]
 pub fn job(label: &str) -> Option<&str> {
     if label.starts_with(SLURM) {
         return Some(label);
@@ -104,7 +99,6 @@ fn is_random(text: &str) -> bool {
 /// The job of this process by its environment: that of Slurm; that which a pod's specification names
 /// (`K8S_JOB_NAME` or `JOB_NAME`, by the downward API); or that of an indexed Job of Kubernetes, by the name of its
 /// pod.
-#[must_use]
 pub fn job_of_environment(get: impl Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name: &str| get(name).filter(|text| !text.is_empty());
     // Programs outside a pod give JOB_NAME other meanings.
@@ -162,7 +156,6 @@ pub struct Unreadable {
 
 /// Processes as text, by command name: `python3 (4711, 4712), sshd (801)`. Of many, some are named and the rest is
 /// counted.
-#[must_use]
 pub fn by_name(processes: &[Unreadable]) -> String {
     const NAMES: usize = 8;
     const NUMBERS: usize = 4;
@@ -184,14 +177,12 @@ pub fn by_name(processes: &[Unreadable]) -> String {
 }
 
 /// The process of a thread: the kernel lists resources by the thread that created them.
-#[must_use]
 pub fn leader(root: &HostRoot, thread: u32) -> Option<u32> {
     let status = root.text(&format!("/proc/{thread}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
 /// The name of a process's command.
-#[must_use]
 pub fn comm(root: &HostRoot, pid: u32) -> Option<String> {
     root.text(&format!("/proc/{pid}/comm")).ok()
 }
@@ -200,7 +191,6 @@ pub fn comm(root: &HostRoot, pid: u32) -> Option<String> {
 pub const NO_OWN_QUERIES: &str = "in this PID namespace the kernel's number of rocescope's process is not known, so that the settings of QPs made before the run are not read: use the host's (hostPID)";
 
 /// True in the PID namespace of the host, whose numbers programs in the kernel see; `None` if /proc does not show it.
-#[must_use]
 pub fn has_numbers_of_host(root: &HostRoot) -> Option<bool> {
     /// Its number on each kernel (`PROC_PID_INIT_INO` of linux/proc_ns.h).
     const INITIAL: &str = "pid:[4026531836]";

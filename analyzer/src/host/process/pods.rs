@@ -32,7 +32,6 @@ pub struct PodInterfaces(HashMap<IpAddr, Option<PodInterface>>);
 
 impl PodInterfaces {
     /// Reads the network namespaces of all processes in containers, except that of the calling thread.
-    #[must_use]
     pub fn read(root: &HostRoot) -> Self {
         let mut found = Self::default();
         for (pid, pod) in namespaces(root) {
@@ -47,7 +46,6 @@ impl PodInterfaces {
     }
 
     /// The interface that has one of these GIDs; `None` if no pod or several pods have them.
-    #[must_use]
     pub fn of(&self, gids: &[Ipv6Addr]) -> Option<&PodInterface> {
         let mut all = gids.iter().filter_map(|gid| self.0.get(&IpAddr::from(*gid).to_canonical())?.as_ref());
         let first = all.next()?;
@@ -81,7 +79,6 @@ fn namespaces(root: &HostRoot) -> Vec<(u32, Option<String>)> {
 
 /// The interfaces of a kind in other network namespaces: a process of each, and its place in words, as `net1 of pod
 /// trainer-0`. A thread enters these namespaces, one after the other, as far as it may (CAP_SYS_ADMIN).
-#[must_use]
 pub fn elsewhere(root: &HostRoot, is_wanted: impl Fn(&InterfaceKind) -> bool + Send) -> Vec<(u32, String)> {
     let list = move |(pid, pod): (u32, Option<String>)| {
         NetNs::open(&format!("/proc/{pid}/ns/net")).ok()?.enter().ok()?;

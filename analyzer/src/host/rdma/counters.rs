@@ -23,7 +23,6 @@ pub enum Source {
 
 impl Source {
     /// The name in reports.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Port => "sysfs counters",
@@ -34,7 +33,6 @@ impl Source {
     }
 
     /// The meaning of a counter of this source; `driver` is the RDMA device's.
-    #[must_use]
     pub fn meaning(self, driver: Option<&str>, name: &str) -> Option<Meaning> {
         match self {
             Self::Port => generic(name),
@@ -105,13 +103,11 @@ impl Reading {
     }
 
     /// True if there is such a counter.
-    #[must_use]
     pub fn has(&self, source: Source, name: &str) -> bool {
         self.0.contains_key(&(source, name.to_owned()))
     }
 
     /// True if nothing was read.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -127,7 +123,6 @@ impl Reading {
     }
 
     /// All counters with their meanings; `driver` is that of the RDMA device.
-    #[must_use]
     pub fn counters(&self, driver: Option<&str>) -> Vec<Counter> {
         let of = |(source, name): &(Source, String)| source.meaning(driver, name);
         let one = |(key, value): (&(Source, String), &u64)| Counter {
@@ -141,7 +136,6 @@ impl Reading {
 
     /// The increase of each counter since `earlier`. `None` for counters that decreased (the driver was reloaded, or
     /// they were reset), except after the wrap of a 32-bit counter.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> BTreeMap<(Source, String), Option<u64>> {
         let added = |(key, now): (&(Source, String), &u64)| {
             let before = earlier.0.get(key)?;
@@ -156,7 +150,6 @@ impl Reading {
 /// Most counters of mlx5 (its Q counters) and some of irdma have 32 bits and wrap, others have 64, and no file shows
 /// which. A value that decreased counts as a wrap if both values fit into 32 bits and the distance across the limit
 /// is short; else as a reset.
-#[must_use]
 pub fn difference(before: u64, now: u64) -> Option<u64> {
     if let Some(added) = now.checked_sub(before) {
         return Some(added);

@@ -27,7 +27,6 @@ pub enum Protocol {
 
 impl Protocol {
     /// The name for people.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Roce => "RoCE",
@@ -67,7 +66,6 @@ pub struct Hardware {
 
 impl Hardware {
     /// Reads the properties of a port; `pci` is the device's address, `known` its entry in RDMA netlink's list.
-    #[must_use]
     pub fn of(
         root: &HostRoot,
         (device, port): (&str, u32),
@@ -89,7 +87,6 @@ impl Hardware {
 
 impl Identity {
     /// Identifies `device`; `known` is its entry in RDMA netlink's list.
-    #[must_use]
     pub fn of(root: &HostRoot, device: &RdmaDevice, known: Option<&nldev::Device>) -> Self {
         let class = format!("/sys/class/infiniband/{}", device.name);
         let node_type = root.text(&format!("{class}/node_type")).ok();
@@ -109,7 +106,6 @@ impl Identity {
 }
 
 /// True for the drivers of Soft-RoCE and soft iWARP, whose packets the kernel handles.
-#[must_use]
 pub fn is_software(driver: &str) -> bool {
     matches!(driver, "rxe" | "siw")
 }
@@ -169,20 +165,17 @@ const DEVLINK_VALUE_MODE: u16 = 87;
 const IN_FORCE: [u8; 2] = [0, 1];
 
 /// The request for the number of a generic netlink family.
-#[must_use]
 pub fn family_request(name: &str) -> Request {
     Request::new(CONTROLLER, 0, &[CTRL_CMD_GETFAMILY, 1, 0, 0]).attr_text(CTRL_ATTR_FAMILY_NAME, name)
 }
 
 /// The number in the response to [`family_request`].
-#[must_use]
 pub fn family(payload: &[u8]) -> Option<u16> {
     let value = Attrs::after(payload, GENERIC_HEADER).get(CTRL_ATTR_FAMILY_ID)?;
     value.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
 }
 
 /// The devlink request for a parameter of a PCI device; `family` is the number of devlink's family.
-#[must_use]
 pub fn parameter_request(family: u16, pci: &str, name: &str) -> Request {
     Request::new(family, 0, &[DEVLINK_CMD_PARAM_GET, 1, 0, 0])
         .attr_text(DEVLINK_BUS_NAME, "pci")
@@ -192,7 +185,6 @@ pub fn parameter_request(family: u16, pci: &str, name: &str) -> Request {
 
 /// The boolean in the response to [`parameter_request`]; `None` if it has no value in effect. It is a flag: true when
 /// the value attribute is present.
-#[must_use]
 pub fn is_on(payload: &[u8]) -> Option<bool> {
     let parameter = Attrs::after(payload, GENERIC_HEADER).nested(DEVLINK_PARAM)?;
     let values = parameter.nested(DEVLINK_VALUES)?;

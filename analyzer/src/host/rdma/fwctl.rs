@@ -75,7 +75,6 @@ struct Rpc {
 
 impl Fwctl {
     /// Opens all usable devices; returns the reasons for those that cannot be used.
-    #[must_use]
     pub fn open(root: &HostRoot) -> (Self, Vec<String>) {
         const DEVICES: &str = "/sys/class/infiniband";
         const CLASS: &str = "/sys/class/fwctl";

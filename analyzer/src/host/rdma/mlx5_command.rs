@@ -21,7 +21,6 @@ pub const REASONS_SINCE: KernelVersion = KernelVersion::new(6, 4, 0);
 
 /// True if the loaded driver has the function that executes all commands; `None` if it is not loaded, or the kernel's
 /// symbols cannot be read.
-#[must_use]
 pub fn can_be_followed(root: &HostRoot) -> Option<bool> {
     use std::io::BufRead as _;
     if !root.exists(&format!("/sys/module/{}", qp_types::MLX5)) {
@@ -63,7 +62,6 @@ pub struct Command {
 }
 
 /// Decodes a recorded command. `None`: not about a queue pair, or not copied completely.
-#[must_use]
 pub fn decode(record: &CommandRecord) -> Option<Command> {
     let valid = |bytes: &'_ [u8], len: u32| bytes.len().min(len as usize);
     let input = record.input.get(..valid(&record.input, record.input_len))?;
@@ -100,7 +98,6 @@ const ERROR_SYNDROME: usize = 0x60 / 8;
 
 /// Number of a queue pair and the reason of its error state, from the driver's query (`mlx5_ib_qp_err_syndrome`).
 /// `None`: another command, or the firmware gave no reason.
-#[must_use]
 pub fn reason(record: &CommandRecord) -> Option<(u32, String)> {
     let valid = |bytes: &'_ [u8], len: u32| bytes.len().min(len as usize);
     let input = record.input.get(..valid(&record.input, record.input_len))?;

@@ -53,7 +53,6 @@ pub struct RdmaDevice {
 
 impl RdmaDevice {
     /// The interfaces of its ports, each once.
-    #[must_use]
     pub fn interfaces(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for name in self.ports.iter().filter_map(|port| port.interface.as_deref()) {
@@ -65,14 +64,12 @@ impl RdmaDevice {
     }
 
     /// True if every port is an InfiniBand port, so that there is no RoCE.
-    #[must_use]
     pub fn is_infiniband_only(&self) -> bool {
         !self.ports.is_empty() && self.ports.iter().all(|p| p.link_layer == LinkLayer::InfiniBand)
     }
 }
 
 /// The RDMA devices below `root`, by name; empty if the kernel has no RDMA support.
-#[must_use]
 pub fn list(root: &SysRoot) -> Vec<RdmaDevice> {
     let class = Path::new("class/infiniband");
     root.names(class).into_iter().map(|name| read_device(root, &class.join(&name), name)).collect()

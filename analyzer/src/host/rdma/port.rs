@@ -35,25 +35,21 @@ pub struct Gid {
 
 impl Gid {
     /// True if it is an IPv4 address.
-    #[must_use]
     pub fn is_ipv4(&self) -> bool {
         self.gid.to_ipv4_mapped().is_some()
     }
 
     /// True if it is a link-local address, which routers do not forward.
-    #[must_use]
     pub fn is_link_local(&self) -> bool {
         self.gid.segments()[0] & 0xffc0 == 0xfe80
     }
 
     /// True if its packets can cross routers: RoCE v2 and not link-local.
-    #[must_use]
     pub fn is_routable(&self) -> bool {
         self.kind == Some(GidType::V2) && !self.is_link_local()
     }
 
     /// The address in its usual notation.
-    #[must_use]
     pub fn address(&self) -> String {
         self.gid.to_ipv4_mapped().map_or_else(|| self.gid.to_string(), |v4| v4.to_string())
     }
@@ -96,7 +92,6 @@ impl Port {
     }
 
     /// True if it is up.
-    #[must_use]
     pub fn is_active(&self) -> Option<bool> {
         self.state.as_deref().map(|state| state == "ACTIVE")
     }
@@ -152,7 +147,6 @@ fn gids(root: &HostRoot, at: &str, unread: &mut UnreadReasons) -> Vec<Gid> {
 /// The RDMA path MTU of a port with this interface MTU: the largest of 256 … 4096 that leaves room for the longest
 /// headers, as the kernel computes it for all RoCE devices (`iboe_get_mtu` of rdma/ib_addr.h). `None` below the
 /// minimum.
-#[must_use]
 pub fn active_mtu(interface_mtu: u32) -> Option<u32> {
     /// GRH 40, UDP 8, BTH 12, XRC header 4, atomic header 28, ICRC 4.
     const HEADERS: u32 = 96;

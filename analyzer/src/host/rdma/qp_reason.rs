@@ -6,7 +6,6 @@
 //! with hardware.
 
 /// The reason in an error syndrome of mlx5: 32 bits, in the order of the definition. `None` without a reason.
-#[must_use]
 pub fn mlx5(word: u32) -> Option<String> {
     let [hardware, kind, vendor, syndrome] = word.to_be_bytes();
     let text = match syndrome {
@@ -33,7 +32,6 @@ pub fn mlx5(word: u32) -> Option<String> {
 }
 
 /// The reasons of requester and responder of bnxt_re, if any.
-#[must_use]
 pub fn bnxt(requester: u8, responder: u8) -> Option<String> {
     let of = |side: &str, names: &[&str], code: u8| {
         let text = names.get(usize::from(code)).filter(|name| !name.is_empty());

@@ -105,7 +105,6 @@ pub struct Missing {
 
 impl Missing {
     /// Of the running kernel; `None` if its types cannot be read.
-    #[must_use]
     pub fn of(root: &HostRoot) -> Option<Self> {
         let layout = Layout::of(&read(root, IB_CORE).ok()?);
         Some(Self {

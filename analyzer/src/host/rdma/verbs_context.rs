@@ -53,7 +53,6 @@ pub struct Mapping {
 }
 
 /// Parses `/proc/PID/maps`. Malformed lines are left out.
-#[must_use]
 pub fn mappings(text: &str) -> Vec<Mapping> {
     let one = |line: &str| {
         let mut words = line.splitn(6, ' ');

@@ -65,7 +65,6 @@ macro_rules! meanings {
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
             /// The name in reports.
-            #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
@@ -74,7 +73,6 @@ macro_rules! meanings {
             }
 
             /// The unit.
-            #[must_use]
             pub const fn unit(self) -> &'static str {
                 match self {
                     $(Self::$variant => $unit,)+
@@ -83,7 +81,6 @@ macro_rules! meanings {
             }
 
             /// Title on the screen.
-            #[must_use]
             pub const fn title(self) -> &'static str {
                 match self {
                     $(Self::$variant => $title,)+
@@ -92,7 +89,6 @@ macro_rules! meanings {
             }
 
             /// The meaning of its count, in a sentence.
-            #[must_use]
             pub const fn text(self) -> &'static str {
                 match self {
                     $(Self::$variant => $meaning,)+
@@ -200,7 +196,6 @@ fn of_driver(driver: &str, name: &str) -> Option<Meaning> {
 
 /// Meaning of a counter below `hw_counters`, or of the same counter over netlink; `None` for driver-specific ones.
 /// `driver` is that of the RDMA device ("mlx5_ib"); names with the same meaning in all drivers need none.
-#[must_use]
 pub fn hardware(driver: Option<&str>, name: &str) -> Option<Meaning> {
     use Meaning as M;
     if let Some(own) = driver.and_then(|driver| of_driver(driver, name)) {
@@ -259,7 +254,6 @@ pub fn hardware(driver: Option<&str>, name: &str) -> Option<Meaning> {
 }
 
 /// Meaning of a driver statistic of an Ethernet interface (`ethtool -S`); pauses by priority are read by [`pause`].
-#[must_use]
 pub fn ethernet(name: &str) -> Option<Meaning> {
     use Meaning as M;
     Some(match name {
@@ -330,7 +324,6 @@ pub struct PauseCounts {
 }
 
 /// The pause counters among the driver statistics of an interface; `None` if there are none.
-#[must_use]
 pub fn pause(statistics: &[(String, u64)]) -> Option<PauseCounts> {
     let mut counts = PauseCounts::default();
     let mut any = false;

@@ -41,20 +41,17 @@ impl HostRoot {
     }
 
     /// The folder that represents `/`.
-    #[must_use]
     pub fn base(&self) -> &Path {
         &self.base
     }
 
     /// sysfs as the calling thread's network namespace shows it.
-    #[must_use]
     pub fn sys(&self) -> &SysRoot {
         &self.sys
     }
 
     /// The location of `path` ("/sys/class/net/eth0"). Files that differ between network namespaces are read through
     /// [`Self::sys`]; debugfs, configfs and the device tree are below the real `/sys`.
-    #[must_use]
     pub fn path(&self, path: &str) -> PathBuf {
         if let Some(rest) = path.strip_prefix("/sys/class/") {
             return self.sys.join("class").join(rest);
@@ -98,13 +95,11 @@ impl HostRoot {
     }
 
     /// True if there is such a file or folder.
-    #[must_use]
     pub fn exists(&self, path: &str) -> bool {
         self.path(path).exists()
     }
 
     /// The entries of a folder, sorted; empty if it is absent or unreadable.
-    #[must_use]
     pub fn names(&self, path: &str) -> Vec<String> {
         self.list(path).unwrap_or_default()
     }
@@ -143,7 +138,6 @@ impl HostRoot {
     }
 
     /// The components of a path after resolving all links; empty if a target is missing.
-    #[must_use]
     pub fn components(&self, path: &str) -> Vec<String> {
         // Resolved below the real /sys, where links lead from one device to another.
         let Ok(real) = fs::canonicalize(self.base.join(path.trim_start_matches('/'))) else {
@@ -179,7 +173,6 @@ pub struct UnreadReasons {
 
 impl UnreadReasons {
     /// An empty list with the host as subject.
-    #[must_use]
     pub fn new() -> Self {
         Self { subject: "host".into(), reasons: Vec::new() }
     }
@@ -294,14 +287,12 @@ impl UnreadReasons {
     }
 
     /// All reasons, in the order in which they were added.
-    #[must_use]
     pub fn into_reasons(self) -> Vec<Reason> {
         self.reasons
     }
 }
 
 /// A decimal number, or a hexadecimal one with 0x.
-#[must_use]
 pub fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),

@@ -47,7 +47,6 @@ impl SysRoot {
 
     /// True if `/sys` does not belong to the calling thread's network namespace, so that one is mounted for each
     /// reading.
-    #[must_use]
     pub fn needs_mount() -> bool {
         // Mounts of one namespace's sysfs share a device number.
         let number =
@@ -107,7 +106,6 @@ pub struct Hardware {
 
 impl Hardware {
     /// Reads the attributes of one interface.
-    #[must_use]
     pub fn read(root: &SysRoot, name: &str) -> Self {
         let at = Path::new("class/net").join(name);
         let queues = root.names(at.join("queues")).iter().filter(|q| q.starts_with("rx-")).count();
@@ -124,7 +122,6 @@ impl Hardware {
 
 /// True if the content of a file `speed` means unknown: a port without a link, or a virtual one, reports -1, with
 /// some drivers as 2^32-1, and a few report 0.
-#[must_use]
 pub fn rejects_speed(text: &str) -> bool {
     matches!(text, "-1" | "4294967295" | "0")
 }

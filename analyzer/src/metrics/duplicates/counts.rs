@@ -36,7 +36,6 @@ pub struct DuplicateCounts {
 
 impl DuplicateCounts {
     /// These, where there are any.
-    #[must_use]
     pub fn if_any(self) -> Option<Box<Self>> {
         (self != Self::default()).then(|| Box::new(self))
     }

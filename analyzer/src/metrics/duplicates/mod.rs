@@ -145,13 +145,11 @@ pub struct Duplicates {
 
 impl Duplicates {
     /// Duplicates in the flow of a slot.
-    #[must_use]
     pub fn flow(&self, slot: u32) -> DuplicateCounts {
         self.flows.get(&slot).copied().unwrap_or_default()
     }
 
     /// Duplicates on a link.
-    #[must_use]
     pub fn link(&self, link: usize) -> OnLink {
         self.links.get(link).copied().unwrap_or_default()
     }
@@ -296,7 +294,6 @@ impl Filter {
     }
 
     /// Duplicates found so far.
-    #[must_use]
     pub fn metrics(&self) -> Duplicates {
         self.found.clone()
     }

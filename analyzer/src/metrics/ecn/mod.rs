@@ -232,7 +232,6 @@ impl Collector {
     }
 
     /// The figures so far.
-    #[must_use]
     pub fn metrics(&self) -> Metrics {
         let mut metrics = Metrics { untracked: self.untracked, ..Metrics::default() };
         for (number, slot) in (0u32..).zip(&self.slots) {

@@ -24,13 +24,11 @@ pub struct Series<const N: usize> {
 
 impl<const N: usize> Series<N> {
     /// Nothing counted, from `start_ns` on.
-    #[must_use]
     pub fn new(start_ns: u64) -> Self {
         Self { start_ns, shift: FIRST_SHIFT, bins: [Bin::default(); N] }
     }
 
     /// The same, in bins that are 2 to `shift` nanoseconds wide at first.
-    #[must_use]
     pub fn with_width(start_ns: u64, shift: u32) -> Self {
         Self { shift: shift.min(62), ..Self::new(start_ns) }
     }
@@ -62,7 +60,6 @@ impl<const N: usize> Series<N> {
     }
 
     /// Start of the first bin, length of each, and all bins up to the last one in use.
-    #[must_use]
     pub fn bins(&self) -> (u64, u64, &[Bin]) {
         let used = self.bins.iter().rposition(|bin| *bin != Bin::default()).map_or(0, |last| last + 1);
         (self.start_ns, 1 << self.shift, self.bins.get(..used).unwrap_or_default())

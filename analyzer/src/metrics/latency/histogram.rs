@@ -44,7 +44,6 @@ pub struct Summary {
 
 impl Summary {
     /// The summary of a histogram; `None` without samples.
-    #[must_use]
     pub fn of(counts: &[u64; BUCKETS], max: u64) -> Option<Self> {
         Self::of_samples(&counts.iter().copied().enumerate(), max)
     }
@@ -90,7 +89,6 @@ pub struct Histogram(Arc<[(u8, u32)]>);
 
 impl Histogram {
     /// Those buckets that have any. `counts` are samples by bucket; more than 32 bits hold stop there.
-    #[must_use]
     pub fn of(counts: &[u64; BUCKETS]) -> Self {
         let some = (0..=u8::MAX).zip(counts).filter(|(_, n)| **n > 0);
         Self(some.map(|(bucket, n)| (bucket, u32::try_from(*n).unwrap_or(u32::MAX))).collect())
@@ -109,13 +107,11 @@ impl Histogram {
     }
 
     /// True if there are no samples.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Number of samples in the histogram.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.0.iter().map(|(_, count)| u64::from(*count)).sum()
     }
@@ -130,13 +126,11 @@ impl Histogram {
     }
 
     /// Memory that it takes besides itself, in bytes.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.0) + 2 * size_of::<usize>()
     }
 
     /// Percentiles of the samples that came on top of `earlier`; `None` when none did.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> Option<Times> {
         if Arc::ptr_eq(&self.0, &earlier.0) {
             return None;
@@ -164,7 +158,6 @@ impl Histogram {
 
     /// Time of its samples above a typical one, and all their time, summed in nanoseconds; of each the middle of its
     /// bucket.
-    #[must_use]
     pub fn time_above(&self, typical_ns: u64) -> [u64; 2] {
         let mut sums = [0u64; 2];
         for (bucket, n) in self.0.iter() {
@@ -194,7 +187,6 @@ pub struct Bucket(u8);
 
 impl Bucket {
     /// Its middle in nanoseconds; of the open one, where it begins.
-    #[must_use]
     pub fn ns(self) -> u64 {
         let (low, high) = bounds(usize::from(self.0));
         if high == u64::MAX { low } else { u64::midpoint(low, high) }
@@ -214,7 +206,6 @@ pub struct Times {
 
 impl Times {
     /// The 99th percentile; `None` where it rests on fewer than [`P99_SAMPLES`].
-    #[must_use]
     pub fn tail(&self) -> Option<Bucket> {
         (self.count >= P99_SAMPLES).then_some(self.p99)
     }
@@ -252,7 +243,6 @@ impl Completions {
     }
 
     /// By operation; `None` without any.
-    #[must_use]
     pub fn summaries(&self) -> Option<[Option<Summary>; COMPLETIONS]> {
         Some(self.0.as_ref()?.each_ref().map(|times| times.as_ref().map(|(summary, _)| *summary)))
     }

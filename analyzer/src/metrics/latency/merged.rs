@@ -90,14 +90,12 @@ impl MergedLatency {
 
     /// The summary of all intervals, with percentiles in their [range](Self::range); `None` without samples. What is
     /// beyond the 99th percentile of its interval is not known.
-    #[must_use]
     pub fn summary(&self) -> Option<Summary> {
         let all = Summary::of(&self.near, self.longest_ns)?;
         Some(Summary { p999: PackedOption::UNKNOWN, ..all })
     }
 
     /// The ranges of its percentiles; `None` without samples.
-    #[must_use]
     pub fn range(&self) -> Option<LatencyRange> {
         let count: u64 = self.near.iter().sum();
         let within = |per_mille| {
@@ -111,7 +109,6 @@ impl MergedLatency {
     }
 
     /// Its samples by bucket.
-    #[must_use]
     pub fn histogram(&self) -> Histogram {
         Histogram::of(&self.near)
     }

@@ -40,7 +40,6 @@ pub struct TailInterval {
 
 impl TailInterval {
     /// The percentiles of these; `None` without samples.
-    #[must_use]
     pub fn summary<'a>(intervals: impl IntoIterator<Item = &'a Self>) -> Option<Summary> {
         let (mut counts, mut max_ns) = ([0; BUCKETS], 0);
         for interval in intervals {
@@ -132,7 +131,6 @@ pub struct LatencyTails {
 impl LatencyTails {
     /// True if windows may end, or the first one [begins](Self::begin).
     #[inline]
-    #[must_use]
     pub const fn is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.due_ns
     }

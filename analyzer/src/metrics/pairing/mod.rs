@@ -73,7 +73,6 @@ pub enum PairingEvidence {
 
 impl PairingEvidence {
     /// The name in reports.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Psn => "psn",
@@ -100,7 +99,6 @@ pub enum Confidence {
 
 impl Confidence {
     /// The name in reports.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Likely => "likely",
@@ -302,14 +300,12 @@ impl Pairing {
     }
 
     /// The other direction of a slot's flow, as known so far.
-    #[must_use]
     pub fn reverse(&self, slot: u32) -> Reverse {
         let slot = self.slots.get(slot as usize).unwrap_or(&FREE);
         Reverse { slot: slot.reverse, paired: slot.paired }
     }
 
     /// The pair of the flow of a slot, as known so far.
-    #[must_use]
     pub fn pair(&self, slot: u32) -> Option<Pair> {
         let slot = self.slots.get(slot as usize)?;
         let direction = self.directions.get(slot.direction as usize)?;
@@ -329,7 +325,6 @@ impl Pairing {
     }
 
     /// Everything known, by slot.
-    #[must_use]
     pub fn pairs(&self) -> Map<u32, Pair> {
         let slots = (0u32..).zip(&self.slots).filter(|(_, slot)| slot.direction != NONE);
         slots.filter_map(|(number, _)| Some((number, self.pair(number)?))).collect()
@@ -390,13 +385,11 @@ impl Pairing {
     }
 
     /// Connection set-ups so far.
-    #[must_use]
     pub fn setups(&self) -> Setups {
         self.setups.metrics()
     }
 
     /// Queue pairs that connection management has named so far.
-    #[must_use]
     pub fn peers(&self) -> &Peers {
         &self.peers
     }

@@ -103,13 +103,11 @@ impl Peers {
     }
 
     /// The source queue pair by direction. Queue pairs whose number was reused for another connection are left out.
-    #[must_use]
     pub fn peers(&self) -> &Map<PeerKey, u32> {
         &self.known
     }
 
     /// The latest source queue pair of a direction, and whether there was never another one.
-    #[must_use]
     pub fn latest(&self, key: &PeerKey) -> Option<(u32, bool)> {
         let sure = self.known.get(key).map(|qp| (*qp, true));
         sure.or_else(|| self.ambiguous.get(key).map(|qp| (*qp, false)))

@@ -91,7 +91,6 @@ pub enum NoJob {
 
 impl NoJob {
     /// The reason in words.
-    #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
             Self::NoData => "no data",
@@ -119,7 +118,6 @@ fn distances(numbers: &[u64]) -> Vec<u64> {
 
 /// The middle distance of some numbers from the median of the five around each, as a share of the median of all: a
 /// measure of irregularity that neither a trend nor single outliers move.
-#[must_use]
 pub fn spread(numbers: &[u64]) -> Option<f64> {
     let all = median(numbers.to_vec())?;
     Some(median(distances(numbers))? as f64 / all.max(1) as f64)

@@ -97,7 +97,6 @@ pub struct Ending {
 
 impl Ending {
     /// True if other traffic followed the last step.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.part.is_some_and(|part| part >= OVER)
     }
@@ -128,7 +127,6 @@ pub struct LinkSteps {
 
 impl LinkSteps {
     /// Times from one step to the next, in order.
-    #[must_use]
     pub fn periods(&self) -> Vec<u64> {
         // A step that could not be recognised leaves a hole of two.
         let all = self.steps.windows(2).filter_map(|pair| match pair {

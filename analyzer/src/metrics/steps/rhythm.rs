@@ -39,7 +39,6 @@ pub struct Rhythm {
 ///
 /// Steps are never equally long, so that sharp edges do not meet their like one period later: the series is made
 /// coarser until they do, and the best of these answers counts.
-#[must_use]
 pub fn rhythm(points: &[f64], about: f64) -> Option<Rhythm> {
     let mut series = points.to_vec();
     let mut scale = 1.0;

@@ -84,7 +84,6 @@ fn mark(flowlet: &Record) -> u64 {
 }
 
 /// The blocks of flowlets that are sorted by their start.
-#[must_use]
 pub fn atoms(flowlets: &[Record]) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     for (at, flowlet) in flowlets.iter().enumerate() {
@@ -275,7 +274,6 @@ fn coarsest(atoms: &[Block], total: u64, least: usize) -> Option<(usize, u64, u6
 /// Cuts a link's traffic into steps; `None` when it has no such rhythm. `starts` says for a block how many hosts begin
 /// there by themselves, which only decides between cuts that are as good. Fewer than `many` may be
 /// groups of steps.
-#[must_use]
 pub fn segments(atoms: &[Block], many: usize, starts: impl Fn(&Block) -> usize) -> Option<Segments> {
     let total: u64 = atoms.iter().map(|block| block.bytes).sum();
     if atoms.len() < MIN_STEPS || total == 0 {

@@ -57,7 +57,6 @@ impl StragglerCause {
     const ALL: [Self; 4] = [Self::Upstream, Self::Pauses, Self::SlowTransfer, Self::StartsLate];
 
     /// Its name in the report.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::StartsLate => "starts_late",
@@ -68,7 +67,6 @@ impl StragglerCause {
     }
 
     /// That of a name.
-    #[must_use]
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|why| why.name() == name)
     }
@@ -341,7 +339,6 @@ impl View<'_> {
     }
 
     /// Host that is waited for in most of a stretch of steps.
-    #[must_use]
     pub fn straggler(&self) -> Option<Straggler> {
         // Two hosts that wait for each other's answers are client and server.
         if self.hosts() < 3 {

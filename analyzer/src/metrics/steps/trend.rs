@@ -142,7 +142,6 @@ pub struct Trend {
 
 /// The steps of a port with the time to the next, without those behind which data is in no step: of how many steps that
 /// time is is not known.
-#[must_use]
 pub fn timed(found: &LinkSteps) -> Vec<Timed> {
     let pairs = found.steps.iter().zip(found.steps.iter().skip(1));
     pairs.filter(|(step, _)| !step.gap_follows).map(|(step, next)| Timed::of(step, next)).collect()
@@ -159,7 +158,6 @@ fn median(steps: &[Timed]) -> Option<u64> {
 }
 
 /// Parts of the time of some steps: means over the middle half of them by period, so that long steps do not count.
-#[must_use]
 pub fn parts(steps: &[Timed]) -> Option<Parts> {
     let periods = sorted(steps);
     let (low, high) = (quantile(&periods, 0.25)?, quantile(&periods, 0.75)?);
@@ -227,7 +225,6 @@ fn became_slower(steps: &[Timed], medians: &[u64], base_ns: u64, slow: &mut [boo
 }
 
 /// Compares the steps with the fastest ones in a row; `None` with too few steps.
-#[must_use]
 pub fn trend(steps: &[Timed]) -> Option<Trend> {
     if steps.len() < FEWEST {
         return None;

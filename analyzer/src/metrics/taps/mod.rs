@@ -241,7 +241,6 @@ impl Collector {
     }
 
     /// Pairs of taps so far: flows that two taps or more saw.
-    #[must_use]
     pub fn metrics(&self) -> Vec<TapPair> {
         let ends = self.ends();
         let several: Vec<(&FlowKey, &Group, Vec<Common>)> = self
@@ -306,7 +305,6 @@ impl Collector {
 
 /// True if each of two taps sees more packets that the other does not than both do: they are on parallel links, and
 /// what both saw are retransmissions.
-#[must_use]
 pub fn are_parallel(only: [u64; 2], matched: u64) -> bool {
     only.iter().all(|only| *only > matched)
 }

@@ -35,7 +35,6 @@ impl Range {
 
 impl Series {
     /// A series that begins with this difference.
-    #[must_use]
     pub fn new(time_ns: u64, difference: i64) -> Self {
         let all = Range { min: difference, max: difference };
         let mut points = [None; POINTS];
@@ -63,13 +62,11 @@ impl Series {
     }
 
     /// The smallest and the largest difference.
-    #[must_use]
     pub fn range(&self) -> (i64, i64) {
         (self.all.min, self.all.max)
     }
 
     /// The same in the first span of time.
-    #[must_use]
     pub fn at_first(&self) -> (i64, i64) {
         let first = self.points.iter().flatten().next().unwrap_or(&self.all);
         (first.min, first.max)

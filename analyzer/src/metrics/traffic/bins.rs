@@ -170,7 +170,6 @@ impl BinTotals {
     }
 
     /// The figures; `None` when there was no traffic.
-    #[must_use]
     pub fn bursts(&self, bin_ns: u64) -> Option<Bursts> {
         let first = self.first?;
         let mut all = self.clone();
@@ -462,7 +461,6 @@ impl Binner {
     }
 
     /// The figures up to now, bins that are not complete included.
-    #[must_use]
     pub fn bursts(&self, bin_ns: u64) -> Option<Bursts> {
         let mut folded = self.folded.clone();
         for bin in self.not_folded() {
@@ -472,7 +470,6 @@ impl Binner {
     }
 
     /// The traffic over the whole run, bins that are not complete included.
-    #[must_use]
     pub fn points(&self, bin_ns: u64) -> LinkPoints {
         let mut points = self.folded.points.clone();
         points.bin_ns = bin_ns;

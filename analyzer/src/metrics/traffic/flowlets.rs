@@ -29,7 +29,6 @@ pub struct Record {
 
 impl Record {
     /// The record of a flowlet.
-    #[must_use]
     pub fn of(flowlet: &Flowlet, pair: u32, dest_qp: u32) -> Self {
         Self {
             start_ns: flowlet.start_ns,
@@ -72,7 +71,6 @@ impl EndedFlowlets {
     }
 
     /// Number of records that gave way.
-    #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

@@ -87,7 +87,6 @@ struct Link {
 
 impl Collector {
     /// Without records; bins of this length. `shift_ns` makes a time of the kernel's clock Unix time.
-    #[must_use]
     pub fn new(bin_ns: u64, shift_ns: i64) -> Self {
         Self {
             bin_ns: bin_ns.max(1),
@@ -101,7 +100,6 @@ impl Collector {
     }
 
     /// True if the flow of a slot is known.
-    #[must_use]
     pub fn knows(&self, slot: u32) -> bool {
         self.flow(slot).is_some()
     }
@@ -232,7 +230,6 @@ impl Collector {
     }
 
     /// Traffic so far: of bins that have passed, and of flowlets up to `end_ns` (in the kernel's clock).
-    #[must_use]
     pub fn metrics(
         &self,
         end_ns: u64,

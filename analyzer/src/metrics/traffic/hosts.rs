@@ -272,7 +272,6 @@ fn place(list: &[Target], number: u32) -> Option<(u16, Host)> {
 
 impl Pairs {
     /// Of packets that come flow by flow within each bin.
-    #[must_use]
     pub fn by_flow() -> Self {
         Self { by_flow: true, ..Self::default() }
     }
@@ -406,13 +405,11 @@ impl Pairs {
     }
 
     /// The pairs by number.
-    #[must_use]
     pub fn pairs(&self) -> &[Pair] {
         &self.list
     }
 
     /// Receivers and their bins, incomplete bins included.
-    #[must_use]
     pub fn targets(&self) -> Vec<Target> {
         let mut targets: Vec<Target> =
             self.targets.iter().filter(|target| target.senders > 0).cloned().collect();
@@ -425,7 +422,6 @@ impl Pairs {
     }
 
     /// Packets between hosts for which there was no room.
-    #[must_use]
     pub fn left_out(&self) -> u64 {
         self.left_out
     }

@@ -47,7 +47,6 @@ pub const BIN_NS: u64 = 1_000_000;
 pub const BIN_RANGE_NS: std::ops::RangeInclusive<u64> = 100_000..=NS_PER_S;
 
 /// A number times a factor, rounded down; 0 when that is negative.
-#[must_use]
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -171,7 +170,6 @@ pub struct Collector {
 
 impl Collector {
     /// Nothing seen yet; bins of this length.
-    #[must_use]
     pub fn new(bin_ns: u64) -> Self {
         Self {
             bin_ns: bin_ns.max(1),
@@ -293,7 +291,6 @@ impl Collector {
     }
 
     /// Bursts, hosts and flowlets of all packets so far.
-    #[must_use]
     pub fn metrics(&self) -> Traffic {
         let standing = |slot: &Slot| FlowletState {
             flowlet: slot.record(),
@@ -386,13 +383,11 @@ impl Traffic {
     }
 
     /// Packets that found no room on their way to these figures; `None` where nothing can get lost: in a replay.
-    #[must_use]
     pub fn lost_packets(&self) -> Option<u64> {
         self.end_ns.map(|_| self.links.iter().map(|link| link.lost.packets).sum())
     }
 
     /// True if too many packets are missing for conclusions from single flowlets, packets in no flow included.
-    #[must_use]
     pub fn too_much_lost(&self, without_flow: u64) -> bool {
         let lost = self.lost_packets().unwrap_or(0) + without_flow;
         let reported: u64 = self.pairs.iter().map(|pair| pair.packets).sum();

@@ -37,7 +37,6 @@ impl Recent {
     }
 
     /// Bytes per bin, oldest first.
-    #[must_use]
     pub fn points(&self) -> Vec<u32> {
         self.bins.iter().copied().collect()
     }
@@ -94,19 +93,16 @@ impl Decimated {
     }
 
     /// Number of the bin that the first point begins with.
-    #[must_use]
     pub fn first_bin(&self) -> u64 {
         self.first_point().saturating_mul(self.bins)
     }
 
     /// Bytes per point, oldest first.
-    #[must_use]
     pub fn points(&self) -> Vec<u64> {
         self.points.clone()
     }
 
     /// Bins to a point.
-    #[must_use]
     pub fn bins_per_point(&self) -> u64 {
         self.bins
     }

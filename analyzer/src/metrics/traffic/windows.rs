@@ -122,7 +122,6 @@ impl Windows {
     }
 
     /// Sum of the windows that overlap a time.
-    #[must_use]
     pub fn within(&self, first_ns: u64, last_ns: u64) -> Vec<Degree> {
         let mut sum = Window::default();
         for one in self.ended.iter().filter(|one| one.first_ns <= last_ns && one.last_ns >= first_ns) {

@@ -126,7 +126,6 @@ impl Totals {
 
 impl Collector {
     /// A collector without samples. `rollup_ns` is the interval of `flow_rollup`, if recorded.
-    #[must_use]
     pub fn new(origin: Origin, rollup_ns: Option<u64>) -> Self {
         Self {
             origin,
@@ -229,7 +228,6 @@ impl Collector {
 
     /// Rows that wait, as they would be if the run ended now: those of an interval that is not over, of the minute of a
     /// host, of findings whose figures have changed, and of the last step.
-    #[must_use]
     pub fn unfinished(&self) -> Rows {
         Rows {
             flow_rollup: self.rollup.as_ref().map(rollup::Rollup::unfinished).unwrap_or_default(),
@@ -242,7 +240,6 @@ impl Collector {
 
     /// What the rows since `first_ns` do not say, as rows of that time: findings and queue pairs that have not changed
     /// since then, and the host, which has a row each minute.
-    #[must_use]
     pub fn before(&self, first_ns: u64) -> Rows {
         let host = self.host_waits.iter().filter(|_| self.host.is_some_and(|last| last.time_ns < first_ns));
         Rows {
@@ -254,7 +251,6 @@ impl Collector {
     }
 
     /// Rows of the findings whose figures have changed since their latest row.
-    #[must_use]
     pub fn changed(&self) -> Rows {
         Rows { findings: self.findings.changed().collect(), ..Rows::default() }
     }

@@ -33,7 +33,6 @@ pub(super) struct Steps {
 }
 
 /// True if steps of a volume are no longer those of another one: segments found before the period was known.
-#[must_use]
 pub(crate) fn is_given_up(before: u64, now: u64) -> bool {
     before.abs_diff(now).saturating_mul(4) > now
 }

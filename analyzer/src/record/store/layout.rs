@@ -43,7 +43,6 @@ impl Part {
     }
 
     /// The part at a path; `None` if the name does not follow the scheme.
-    #[must_use]
     pub fn at(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         let (first, _) = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.split_once('-')?;
@@ -117,7 +116,6 @@ pub(super) fn journal_name(path: &Path) -> Option<(String, String)> {
 }
 
 /// Escapes a name for use as a folder.
-#[must_use]
 pub fn folder_name(host: &str) -> String {
     let kept = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     let name: String = host.trim_start_matches('.').chars().take(100).map(kept).collect();

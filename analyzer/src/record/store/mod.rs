@@ -393,7 +393,6 @@ impl Store {
 
     /// Seals the remaining rows. Returns rows that are neither in a file nor in the journal, and messages for the
     /// user.
-    #[must_use]
     pub fn close(mut self) -> (Losses, Notices) {
         let mut notices = self.seal();
         let unwritten = self.volume.as_ref().map_or(0, Volume::unwritten);
@@ -409,7 +408,6 @@ impl Store {
     }
 
     /// Why rows could not be written the last time.
-    #[must_use]
     pub const fn failure(&self) -> Option<&io::Error> {
         self.failing.as_ref()
     }
@@ -420,13 +418,11 @@ impl Store {
     }
 
     /// True if the folder had the journal of a process of this host that was killed.
-    #[must_use]
     pub const fn is_after_kill(&self) -> bool {
         self.killed > 0
     }
 
     /// Number of rows that are in no block yet.
-    #[must_use]
     pub fn open_rows(&self) -> usize {
         self.volume.as_ref().map_or(0, Volume::open_rows)
     }

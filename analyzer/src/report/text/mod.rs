@@ -45,14 +45,12 @@ const NARROWEST: usize = 48;
 const WIDEST: usize = 160;
 
 /// [`painted`] without colour.
-#[must_use]
 pub fn text(report: &Report, width: usize) -> String {
     painted(report, width, Paint::PLAIN)
 }
 
 /// The report in lines of at most `width` columns where that is possible (names and addresses are
 /// never cut), at least 48 and at most 160, with a line end after each.
-#[must_use]
 pub fn painted(report: &Report, width: usize, paint: Paint) -> String {
     let room = width.clamp(NARROWEST, WIDEST);
     let mut lines = summary::lines(report, room, paint);
@@ -68,7 +66,6 @@ pub fn painted(report: &Report, width: usize, paint: Paint) -> String {
 }
 
 /// The lines that end the report, with a line end after each: the verdict, the worst finding, and the next command.
-#[must_use]
 pub fn ending(report: &Report, width: usize, paint: Paint) -> String {
     let room = width.clamp(NARROWEST, WIDEST);
     findings::verdict(report, room, paint).into_iter().map(|line| line + "\n").collect()

@@ -31,7 +31,6 @@ pub struct Distribution(Vec<(&'static str, [u64; BUCKETS])>);
 
 impl Distribution {
     /// The distribution of a sample; none of a recording, which has percentiles alone.
-    #[must_use]
     pub fn of(sample: &Sample) -> Self {
         let mut classes: Vec<(&'static str, [u64; BUCKETS])> =
             CLASSES.into_iter().chain(COMPLETIONS).map(|name| (name, [0; BUCKETS])).collect();

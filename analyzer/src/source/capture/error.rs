@@ -101,14 +101,12 @@ pub enum CaptureError {
 
 impl CaptureError {
     /// The error of a path where nothing is; `None` where something is.
-    #[must_use]
     pub fn absent(path: &Path) -> Option<Self> {
         let error = fs::metadata(path).err().filter(|error| error.kind() == ErrorKind::NotFound)?;
         Some(Self::from_io(&path.display().to_string(), error))
     }
 
     /// True if the input merely has no data at the moment.
-    #[must_use]
     pub fn would_block(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == ErrorKind::WouldBlock)
     }

@@ -27,7 +27,6 @@ pub const LINKTYPE_LINUX_SLL2: u16 = 276;
 
 /// The name of a LINKTYPE number, as in the registry without its prefix; `LINKTYPE_n` for the
 /// numbers that rocescope does not use.
-#[must_use]
 pub fn link_type_name(link_type: u16) -> String {
     let name = match link_type {
         LINKTYPE_NULL => "NULL",

@@ -157,7 +157,6 @@ impl fmt::Debug for Opening {
 
 impl Opening {
     /// An opening with nothing read. Messages refer to the stream as `name`.
-    #[must_use]
     pub fn new(name: &str, input: Box<dyn Read + Send>) -> Self {
         Self { name: name.to_owned(), window: Window::new(input), gzip: false }
     }
@@ -320,7 +319,6 @@ impl Reader {
 
     /// After an error that [would block](CaptureError::would_block): the location of the part that the caller has to
     /// supply before the next record; `None` when the input has no data.
-    #[must_use]
     pub fn wanted_part(&self) -> Option<Location> {
         self.window.wanted_part().filter(|_| !self.paused)
     }
@@ -383,19 +381,16 @@ impl Reader {
     }
 
     /// The name of this input in messages: the path, or the name given to [`Self::from_read`].
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The interfaces described so far; pcap has exactly one, pcapng may add some at any time.
-    #[must_use]
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
 
     /// The encoding of an input.
-    #[must_use]
     pub fn format(&self) -> Format {
         self.format
     }
@@ -405,7 +400,6 @@ impl Reader {
     ///
     /// Per interface the latest `isb_ifdrop`, or `isb_osdrop` where that is all, summed over
     /// interfaces. Without any of them, the losses noted packet by packet.
-    #[must_use]
     pub fn capture_drops(&self) -> Option<u64> {
         match &self.decoder {
             Decoder::Pcap(_) => None,
@@ -414,19 +408,16 @@ impl Reader {
     }
 
     /// Set once the input has ended inside a record or block; all complete records were delivered.
-    #[must_use]
     pub fn truncated(&self) -> Option<&Truncation> {
         self.truncated.as_ref()
     }
 
     /// Records delivered so far.
-    #[must_use]
     pub fn records(&self) -> u64 {
         self.records
     }
 
     /// Records delivered so far that have no timestamp (pcapng simple packets).
-    #[must_use]
     pub fn untimed(&self) -> u64 {
         match &self.decoder {
             Decoder::Pcap(_) => 0,

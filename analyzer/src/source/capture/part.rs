@@ -87,7 +87,6 @@ pub struct Part {
 
 impl Part {
     /// Reads at a location, into a buffer that is reused.
-    #[must_use]
     pub fn read(location: Location, buf: Vec<u8>) -> Self {
         let mut buf = of_one_size(buf);
         let read = loop {
@@ -101,13 +100,11 @@ impl Part {
     }
 
     /// True if it was read at this location.
-    #[must_use]
     pub fn is_at(&self, location: &Location) -> bool {
         self.location.is(location)
     }
 
     /// The buffer, to be reused.
-    #[must_use]
     pub fn into_buf(self) -> Vec<u8> {
         self.buf
     }

@@ -101,7 +101,6 @@ pub enum Operation {
 
 impl Operation {
     /// The BTH opcode (RC transport, and 0x81 for the CNP).
-    #[must_use]
     pub const fn opcode(self) -> u8 {
         match self {
             Self::WriteFirst(_) => 0x06,
@@ -144,7 +143,6 @@ impl Reth {
 
 impl Syndrome {
     /// The AETH's first byte. Credit code 31 means that there is no limit.
-    #[must_use]
     pub const fn byte(self) -> u8 {
         match self {
             Self::Ack => 0x1F,
@@ -176,7 +174,6 @@ pub struct Packet<'a> {
 }
 
 /// Builds the frame, without FCS.
-#[must_use]
 pub fn roce(packet: &Packet<'_>) -> Vec<u8> {
     let payload = &packet.payload[..packet.payload.len().min(MAX_PAYLOAD)];
     let pad = payload.len().wrapping_neg() & 3;

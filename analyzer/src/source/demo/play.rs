@@ -137,31 +137,26 @@ impl Player {
     }
 
     /// Frames sent so far.
-    #[must_use]
     pub fn sent(&self) -> u64 {
         self.shared.sent.load(Ordering::Relaxed)
     }
 
     /// Frames that the kernel has refused so far.
-    #[must_use]
     pub fn failed(&self) -> u64 {
         self.shared.failed.load(Ordering::Relaxed)
     }
 
     /// The scenario's time, in nanoseconds since its start.
-    #[must_use]
     pub fn at_ns(&self) -> u64 {
         self.shared.at_ns.load(Ordering::Relaxed)
     }
 
     /// True if the thread has ended.
-    #[must_use]
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Nanoseconds by which frames are later than planned, because the machine did not keep up; grows while it plays.
-    #[must_use]
     pub fn delayed_ns(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.shared.delayed_ns)
     }

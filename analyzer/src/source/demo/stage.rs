@@ -56,19 +56,16 @@ impl Stage {
     }
 
     /// The namespace of the observed host, to run code in.
-    #[must_use]
     pub fn observed(&self) -> &NetNs {
         &self.observed
     }
 
     /// The observed host's interfaces.
-    #[must_use]
     pub fn interfaces(&self) -> [String; 2] {
         Uplink::ALL.map(|uplink| uplink.name().to_owned())
     }
 
     /// Their indices, in the same order.
-    #[must_use]
     pub fn indices(&self) -> [u32; 2] {
         Uplink::ALL.map(|uplink| self.links[uplink.index()].near)
     }

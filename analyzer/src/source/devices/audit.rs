@@ -15,7 +15,6 @@ pub struct Audit(Receiver<HostFacts>);
 impl Audit {
     /// Starts the thread with the privileges of the calling thread, of which it gives up what it does not need before
     /// it reads what processes say. `None` if no thread can be started: the settings stay unknown.
-    #[must_use]
     pub fn start(host: Arc<dyn Host>) -> Option<Self> {
         let (found, facts) = mpsc::channel();
         let read = move || {

@@ -127,7 +127,6 @@ impl Follower {
     }
 
     /// Number of events so far that show the death of a queue pair.
-    #[must_use]
     pub const fn deaths(&self) -> u64 {
         self.deaths
     }
@@ -499,7 +498,6 @@ impl QpLife {
 
     /// The pod, container or job in which it was created, which may be none. `None`: its creation was not seen, so
     /// that only the current place of its process is known.
-    #[must_use]
     pub fn made_in(&self) -> Option<&Option<String>> {
         self.control.created_ns.map(|_| &self.pod)
     }

@@ -34,7 +34,6 @@ impl Default for Plan {
 
 impl Plan {
     /// Calls after which a window ends early; at least one.
-    #[must_use]
     pub fn most_calls(&self) -> u64 {
         let calls = u128::from(self.most_calls_per_s) * u128::from(self.window_ns) / u128::from(NS_PER_S);
         u64::try_from(calls).unwrap_or(u64::MAX).max(1)
@@ -76,7 +75,6 @@ pub struct Counter {
 
 impl Counter {
     /// A counter before the first window.
-    #[must_use]
     pub fn new(plan: Plan) -> Self {
         let sampling = PostSampling {
             window_ns: plan.window_ns,
@@ -169,7 +167,6 @@ impl Counter {
     }
 
     /// All counts so far.
-    #[must_use]
     pub fn sample(&self) -> Arc<Posts> {
         let mut qps: Vec<PostSample> =
             self.ended.iter().chain(self.alive.values().map(|known| &known.sample)).cloned().collect();

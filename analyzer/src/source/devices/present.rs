@@ -156,19 +156,16 @@ impl PresentQps {
     }
 
     /// Number of lists applied.
-    #[must_use]
     pub fn lists(&self) -> u64 {
         self.lists
     }
 
     /// Process and number of each existing queue pair.
-    #[must_use]
     pub fn alive(&self) -> Set<(u32, u32)> {
         self.alive.iter().map(|((_, lqpn), known)| (known.pid, *lqpn)).collect()
     }
 
     /// The processes with queue pairs, each with its devices.
-    #[must_use]
     pub fn processes(&self) -> BTreeMap<u32, BTreeSet<String>> {
         let mut found: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
         for ((device, _), known) in &self.alive {
@@ -182,7 +179,6 @@ impl PresentQps {
 
     /// The device of a process's queue pair, also shortly after its end; `None` if the process has this number on
     /// several devices.
-    #[must_use]
     pub fn device(&self, pid: u32, lqpn: u32) -> Option<&str> {
         let devices = self.devices.get(&(pid, lqpn))?;
         let first = devices.keys().next()?;

@@ -28,7 +28,6 @@ impl Advance {
 
     /// Packets from PSN `before` to `now`: 0 for a retransmission. A PSN that is the same has not moved: after a wrap
     /// it is another one, by all probability.
-    #[must_use]
     pub fn of(before: u32, now: u32) -> Self {
         let added = u64::from(psn_distance(before, now));
         // Without room for one wrap there is none for two.
@@ -50,7 +49,6 @@ impl PortPackets {
     /// The most PSNs of requests that a queue pair takes while its port counts from `before` to these. A WRITE or SEND
     /// takes one for each packet on its way; a READ takes those of the responses, which come the other way. One that
     /// does both at once takes as many as pass in both directions. `None`: not counted, or reset.
-    #[must_use]
     fn most_since(self, before: Self) -> Option<u64> {
         let since = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
         Some(since(self.sent, before.sent)?.saturating_add(since(self.received, before.received)?))

@@ -47,14 +47,12 @@ impl Tally {
     }
 
     /// Times of the first and the last reading, Unix nanoseconds.
-    #[must_use]
     pub fn window(&self) -> Option<(u64, u64)> {
         self.window
     }
 
     /// The values by source, in the common vocabulary if it contains the counter; `driver` is that of the RDMA
     /// device. Of Ethernet statistics, which are thousands, only those with a known meaning.
-    #[must_use]
     pub fn sources(&self, driver: Option<&str>) -> Vec<SourceSample> {
         let mut sources: Vec<SourceSample> = Vec::new();
         for source in [Source::Port, Source::Hardware, Source::Netlink, Source::Ethtool] {
@@ -131,13 +129,11 @@ impl PauseTally {
 
     /// Microseconds for which this port was paused since the first reading, by priority. `None` for priorities whose
     /// time is not counted.
-    #[must_use]
     pub fn received_us(&self) -> [Option<u64>; 8] {
         self.totals[0].each_ref().map(|total| total.sum.microseconds)
     }
 
     /// The pauses of all priorities that the driver counts.
-    #[must_use]
     pub fn pauses(&self) -> Vec<PauseSample> {
         let mut pauses = Vec::new();
         for (sent, totals) in [false, true].into_iter().zip(&self.totals) {

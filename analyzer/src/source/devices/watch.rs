@@ -48,7 +48,6 @@ pub struct Watch {
 impl Watch {
     /// The ports with RoCE over these interfaces, over interfaces below them or bonds that contain them, and all
     /// ports of these `devices` (including EFA), which may have no interface here.
-    #[must_use]
     pub fn new(root: &HostRoot, kernel: &dyn Queries, interfaces: &[String], devices: &[String]) -> Self {
         let present = rdma::list(root.sys());
         // Without a device the query itself would make the kernel load modules.
@@ -106,13 +105,11 @@ impl Watch {
     }
 
     /// True once any counter of any port has been read.
-    #[must_use]
     pub fn is_readable(&self) -> bool {
         self.ports.iter().any(PortWatch::is_readable)
     }
 
     /// True if the packets of every port bypass the interfaces.
-    #[must_use]
     pub fn hides_all(&self) -> bool {
         let hidden = |name: &String| {
             let mut ports = self.ports.iter().filter(|p| p.carries(name)).peekable();
@@ -122,7 +119,6 @@ impl Watch {
     }
 
     /// Inputs of a report: the interface of each port, or else its device.
-    #[must_use]
     pub fn inputs(&self) -> Vec<String> {
         let mut inputs: Vec<String> = Vec::new();
         for port in &self.ports {
@@ -135,19 +131,16 @@ impl Watch {
     }
 
     /// Device and port of each, as text.
-    #[must_use]
     pub fn labels(&self) -> Vec<String> {
         self.ports.iter().map(|port| format!("{}/{}", port.device, port.number)).collect()
     }
 
     /// True if there is no RoCE port.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ports.is_empty()
     }
 
     /// A sentence about each port whose packets bypass programs on its interface.
-    #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let hidden = self.ports.iter().filter(|port| port.hidden);
         let hidden = hidden
@@ -217,7 +210,6 @@ impl Watch {
     }
 
     /// True if queue pairs may be followed by probes of the kernel.
-    #[must_use]
     pub const fn may_probe(&self) -> bool {
         !self.no_probes
     }
@@ -237,13 +229,11 @@ impl Watch {
     }
 
     /// True if there are contexts to read.
-    #[must_use]
     pub fn reads_contexts(&self) -> bool {
         self.asker.is_active()
     }
 
     /// True if contexts are read as soon as there are queue pairs.
-    #[must_use]
     pub const fn may_read_contexts(&self) -> bool {
         self.asker.may_ask()
     }
@@ -258,19 +248,16 @@ impl Watch {
     }
 
     /// Number of queue pairs that exceeded their retries, from the ports' counters.
-    #[must_use]
     pub fn given_up(&self) -> u64 {
         self.ports.iter().map(PortWatch::given_up).fold(0, u64::saturating_add)
     }
 
     /// Number of events so far that show the death of a queue pair.
-    #[must_use]
     pub const fn deaths(&self) -> u64 {
         self.follower.deaths()
     }
 
     /// The driver of a watched device.
-    #[must_use]
     pub fn driver(&self, device: &str) -> Option<String> {
         self.ports.iter().find(|port| port.device == device)?.driver().map(str::to_owned)
     }
@@ -380,7 +367,6 @@ impl Watch {
     }
 
     /// All readings so far.
-    #[must_use]
     pub fn sample(&self) -> Devices {
         Devices {
             ports: self.ports.iter().map(PortWatch::sample).collect(),

@@ -35,7 +35,6 @@ impl Default for RetiredTuples {
 
 impl RetiredTuples {
     /// Keeps up to `max` 5-tuples.
-    #[must_use]
     pub fn with_max(max: usize) -> Self {
         Self {
             list: Vec::new(),
@@ -98,7 +97,6 @@ impl RetiredTuples {
     }
 
     /// The 5-tuples in the order in which they first retired.
-    #[must_use]
     pub fn tuples(&self) -> &[RetiredTuple] {
         &self.list
     }
@@ -109,7 +107,6 @@ impl RetiredTuples {
     }
 
     /// Bytes whose 5-tuple is not kept.
-    #[must_use]
     pub fn unattributed(&self) -> u64 {
         self.unattributed
     }

@@ -68,13 +68,11 @@ pub struct FlowTable {
 
 impl FlowTable {
     /// A table for up to `max_flows` flows at a time. Memory grows with the actual number of flows.
-    #[must_use]
     pub fn new(max_flows: usize) -> Self {
         Self::with_limits(max_flows, MAX_EXTRA, crate::source::flows::retire::MAX_TUPLES)
     }
 
     /// A table that also limits the overflow table and the 5-tuples of retired flows.
-    #[must_use]
     pub fn with_limits(max_flows: usize, max_extra: usize, max_tuples: usize) -> Self {
         Self {
             max_flows: max_flows.min(u32::MAX as usize - 1),
@@ -106,13 +104,11 @@ impl FlowTable {
     }
 
     /// The links, by index.
-    #[must_use]
     pub fn links(&self) -> &[LinkSample] {
         &self.links
     }
 
     /// The times at which packets found a table full.
-    #[must_use]
     pub const fn missed(&self) -> &MissedTimes {
         &self.missed
     }
@@ -218,13 +214,11 @@ impl FlowTable {
     }
 
     /// Number of flows that are not retired.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
     /// True if there are no flows.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
@@ -263,7 +257,6 @@ impl FlowTable {
     }
 
     /// Overflow entries of flows, by slot.
-    #[must_use]
     pub fn extra(&self) -> Map<u32, Extra> {
         let mut by_slot = Map::default();
         group(&self.extra.list, &mut by_slot);
@@ -271,19 +264,16 @@ impl FlowTable {
     }
 
     /// Bytes by 5-tuple of retired flows.
-    #[must_use]
     pub fn retired_tuples(&self) -> &[RetiredTuple] {
         self.retired.tuples()
     }
 
     /// Packets by DSCP for each link; `None` if some packets found no room.
-    #[must_use]
     pub fn marking(&self, flows: &Flows, extra: &Map<u32, Extra>) -> Option<Vec<ByDscp>> {
         marking::by_link(&self.links, flows, extra, self.retired.marking())
     }
 
     /// Bytes of retired flows whose 5-tuple is not kept.
-    #[must_use]
     pub fn retired_unattributed(&self) -> u64 {
         self.retired.unattributed()
     }

@@ -30,7 +30,6 @@ const BUDGET: usize = 16_384;
 
 /// The bins recorded by the programs, from which bins of `bin_ns` can be summed. `shift_ns` converts the programs'
 /// clock to Unix time.
-#[must_use]
 pub fn cut(bin_ns: u64, shift_ns: i64) -> Cut {
     let length_ns = if bin_ns.is_multiple_of(LONGEST_NS) { LONGEST_NS } else { bin_ns.clamp(1, LONGEST_NS) };
     let phase = i128::from(shift_ns).rem_euclid(i128::from(length_ns));

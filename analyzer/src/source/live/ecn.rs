@@ -65,7 +65,6 @@ pub struct Ecn {
 
 impl Ecn {
     /// A state without marks at `now_ns`; counters will be read every `interval_ns`.
-    #[must_use]
     pub fn new(now_ns: u64, interval_ns: u64) -> Self {
         let shift = interval_ns.max(1).next_power_of_two().ilog2();
         Self { shift: shift.clamp(20, 40), read_ns: now_ns, ..Self::default() }

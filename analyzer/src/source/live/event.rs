@@ -4,7 +4,6 @@ use rocescope_common::abi::EventRecord;
 use rocescope_common::account::Event;
 
 /// The record in a ring buffer item; `None` if its length does not match its headers.
-#[must_use]
 pub fn read(item: &[u8]) -> Option<EventRecord> {
     let mut bytes = [0; EventRecord::LONG];
     bytes.get_mut(..item.len())?.copy_from_slice(item);
@@ -15,7 +14,6 @@ pub fn read(item: &[u8]) -> Option<EventRecord> {
 }
 
 /// Number of PSNs that are certainly missing; 0 without a gap.
-#[must_use]
 pub const fn missing(record: &EventRecord) -> u32 {
     Event::certain(record.events, record.missing)
 }

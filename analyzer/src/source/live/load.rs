@@ -63,7 +63,6 @@ pub struct LoadOptions {
 
 impl LoadOptions {
     /// The defaults for these interfaces.
-    #[must_use]
     pub fn new(interfaces: &[u32]) -> Self {
         Self {
             max_flows: DEFAULT_MAX_FLOWS,
@@ -118,13 +117,11 @@ impl LinkHash {
     }
 
     /// The index of an interface's link.
-    #[must_use]
     pub fn index(&self, interface: u32, egress: bool) -> u32 {
         Link::index(interface, self.multiplier, self.shift, egress)
     }
 
     /// Number of link indices that the hash can produce.
-    #[must_use]
     pub fn links(&self) -> u32 {
         2 << (32 - self.shift)
     }
@@ -316,7 +313,6 @@ impl Programs {
     }
 
     /// The kernel memory of the maps in bytes, as far as their sizes show it.
-    #[must_use]
     pub fn map_bytes(&self) -> u64 {
         const HASH_ENTRY: u64 = 48 + 16;
         let flows = u64::from(self.max_flows);
@@ -331,7 +327,6 @@ impl Programs {
     }
 
     /// The slot of a flow that is in the table; its link is the kernel's number.
-    #[must_use]
     pub fn slot_of(&self, key: &FlowKey) -> Option<u32> {
         self.flows.get(&Data(*key), 0).ok()
     }
@@ -348,7 +343,6 @@ impl Programs {
     }
 
     /// Latency of the requests in a slot, and the number of requests that were not measured.
-    #[must_use]
     pub fn latency(&self, slot: u32) -> (Option<Box<Latency>>, u32) {
         (self.times.read(slot), self.slots.untimed(slot))
     }

@@ -268,7 +268,6 @@ impl Losses {
     }
 
     /// The results so far for the flows of a reading. `pairs` contains the reverse directions.
-    #[must_use]
     pub fn metrics(
         &self,
         flows: &[FlowSample],

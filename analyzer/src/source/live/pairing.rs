@@ -79,31 +79,26 @@ impl Pairs {
     }
 
     /// Connections from connection management.
-    #[must_use]
     pub fn peers(&self) -> &Peers {
         self.pairing.peers()
     }
 
     /// Connection set-ups, from connection management.
-    #[must_use]
     pub fn setups(&self) -> Setups {
         self.pairing.setups()
     }
 
     /// The slot of a flow, if known.
-    #[must_use]
     pub fn slot_of(&self, key: &FlowKey) -> Option<u32> {
         self.slots.get(key).copied()
     }
 
     /// The flow in a slot, if known.
-    #[must_use]
     pub fn key_of(&self, slot: u32) -> Option<&FlowKey> {
         self.at(slot).map(|known| &known.key)
     }
 
     /// The slot of the reverse direction: the response flow, or the flow that this one acknowledges.
-    #[must_use]
     pub fn reverse(&self, slot: u32) -> Option<u32> {
         Some(self.pairing.reverse(slot).slot).filter(|slot| *slot != NONE)
     }
@@ -195,13 +190,11 @@ impl Pairs {
     }
 
     /// Pairs of flows, by slot.
-    #[must_use]
     pub fn pairs(&self) -> Map<u32, Pair> {
         self.pairing.pairs()
     }
 
     /// Latencies, by slot of the request flow.
-    #[must_use]
     pub fn latency(&self, programs: &Programs) -> BySlot {
         let mut metrics: Map<u32, Figure> = Map::default();
         for slot in programs.times.slots() {

@@ -136,7 +136,6 @@ impl Probe {
     }
 
     /// Counts of all queue pairs since they were first seen.
-    #[must_use]
     pub fn counts(&self) -> Vec<(PostKey, PostCounts)> {
         self.counts.iter().filter_map(Result::ok).map(|(key, counts)| (key.0, counts.0)).collect()
     }

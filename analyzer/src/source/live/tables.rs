@@ -164,19 +164,16 @@ impl Tables {
     }
 
     /// Sums of the retired flows of the link with this kernel index.
-    #[must_use]
     pub fn retired(&self, link: u16) -> Retired {
         self.retired.get(&link).copied().unwrap_or_default()
     }
 
     /// Packets and bytes of retired flows excluded by the filter, for the link with this kernel index.
-    #[must_use]
     pub fn filtered(&self, link: u16) -> Counter {
         self.filtered.get(&link).copied().unwrap_or_default()
     }
 
     /// Bytes by 5-tuple of retired flows; links are kernel indices.
-    #[must_use]
     pub fn tuples(&self) -> &RetiredTuples {
         &self.tuples
     }

@@ -14,19 +14,16 @@ pub struct RasAddress {
 
 impl RasAddress {
     /// As given by the user, with the port.
-    #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
     /// Socket addresses to connect to, one after the other.
-    #[must_use]
     pub fn sockets(&self) -> &[SocketAddr] {
         &self.sockets
     }
 
     /// A notice if queries leave this host.
-    #[must_use]
     pub fn notice(&self) -> Option<String> {
         let away = self.sockets.iter().any(|socket| !socket.ip().is_loopback());
         away.then(|| {

@@ -66,7 +66,6 @@ impl From<io::Error> for DialogueError {
 }
 
 /// True if the error is a timeout: the stream has no data at present.
-#[must_use]
 pub fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }

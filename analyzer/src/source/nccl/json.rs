@@ -233,7 +233,6 @@ struct RawPeer {
 }
 
 /// An event of `MONITOR`; `None` if it is none.
-#[must_use]
 pub fn event(document: &[u8], time_ns: u64) -> Option<Event> {
     let raw: RawEvent = serde_json::from_slice(document).ok()?;
     let peer = raw.peer.as_ref();

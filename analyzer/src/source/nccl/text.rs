@@ -12,7 +12,6 @@ const MAX_LINE: usize = 4_096;
 const MAX_RANKS: usize = 65_536;
 
 /// Parses a response to `VERBOSE STATUS`. Accepts any bytes; unknown lines are counted.
-#[must_use]
 pub fn answer(bytes: &[u8]) -> Answer {
     let mut reading = Reading::default();
     for line in bytes.split(|byte| *byte == b'\n') {

@@ -26,7 +26,6 @@ pub struct Track {
 
 impl Track {
     /// A state before the first query, with the address and interval of queries.
-    #[must_use]
     pub fn new(address: String, interval_ns: u64) -> Self {
         let known = Nccl { address, interval_ns, ..Nccl::default() };
         Self { known, communicators: BTreeMap::new() }
@@ -75,7 +74,6 @@ impl Track {
     }
 
     /// State from all responses and events so far.
-    #[must_use]
     pub fn known(&self) -> Nccl {
         self.known.clone()
     }

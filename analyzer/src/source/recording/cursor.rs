@@ -17,7 +17,6 @@ use crate::record::table::Row;
 use crate::sample::EventSample;
 
 /// True if a path is a recording rather than a capture: a folder, or a Parquet file.
-#[must_use]
 pub fn is_recording(path: &Path) -> bool {
     path.is_dir() || path.extension().is_some_and(|end| end == "parquet")
 }

@@ -21,14 +21,12 @@ pub struct Playback {
 
 impl Playback {
     /// The recorded time of which `share` is a share, in nanoseconds.
-    #[must_use]
     pub const fn length_ns(&self) -> u64 {
         self.range.1.saturating_sub(self.range.0)
     }
 }
 
 /// The latest playback; `None` before the first.
-#[must_use]
 pub fn latest() -> Option<Playback> {
     *LATEST.locked()
 }

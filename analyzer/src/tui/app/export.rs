@@ -10,7 +10,6 @@ use crate::util::units;
 
 impl App {
     /// The data of the screen at the time shown.
-    #[must_use]
     pub fn export_table(&self) -> ExportTable {
         self.screens.page(self.view.screen).export_table(&self.view)
     }

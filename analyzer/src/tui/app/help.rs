@@ -77,7 +77,6 @@ const MOUSE: [(&str, &str); 4] = [
 ];
 
 /// All lines of the help for the screen shown.
-#[must_use]
 pub(in crate::tui) fn lines(view: &View) -> Vec<Line<'static>> {
     let screen = view.screen;
     // The box is as wide as the screen up to a limit, with a border on both sides.
@@ -167,7 +166,6 @@ fn works(view: &View, binding: &Binding) -> bool {
 const RIGHTS: &str = "Privileges of this run";
 
 /// The line at which that section begins; `None` where nothing is known of it.
-#[must_use]
 pub(super) fn rights_at(view: &View) -> Option<usize> {
     lines(view).iter().position(|line| line.spans.iter().any(|span| span.content == RIGHTS))
 }

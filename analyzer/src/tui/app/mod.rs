@@ -74,7 +74,6 @@ pub enum Action {
 
 impl Action {
     /// Commands to the source, in this order.
-    #[must_use]
     pub fn commands(self) -> Vec<Command> {
         match self {
             Self::Send(command) => vec![command],
@@ -106,7 +105,6 @@ pub struct App {
 
 impl App {
     /// State before the first sample.
-    #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
             screens: Screens::new(&options),
@@ -119,19 +117,16 @@ impl App {
     }
 
     /// Scope of the next analysis.
-    #[must_use]
     pub fn scope(&self) -> Scope {
         Scope { range: self.view.range, uplinks: self.screens.links.uplinks }
     }
 
     /// True if the newest sample should be analysed at once: there is no verdict yet, or a trouble has begun to show.
-    #[must_use]
     pub fn is_news(&self) -> bool {
         self.view.analysis.is_none() || self.view.timeline.history.has_onset()
     }
 
     /// The opened event, and its entry; `None` when none is open, or it is not kept any more.
-    #[must_use]
     pub fn opened(&self) -> Option<(&EventSample, EntryAt<'_>)> {
         let Overlay::Packet(opened) = self.overlay else { return None };
         packet::event(&self.view, opened)
@@ -146,7 +141,6 @@ impl App {
     }
 
     /// The work that a new sample needs before [`on_prepared`](Self::on_prepared) takes it.
-    #[must_use]
     pub fn preparation(&self, sample: Arc<Sample>, last: bool) -> Preparation {
         let wanted = last || self.view.moves();
         let range = if last { TimeRange::All } else { self.view.range };

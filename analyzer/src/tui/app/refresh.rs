@@ -55,13 +55,11 @@ impl App {
 
     /// Values that a key asked for and that take too long while it waits; they are due at
     /// [`on_values`](Self::on_values). Until then the old ones are shown, and the status line says so.
-    #[must_use]
     pub fn wanted(&self) -> Option<ValuesRequest> {
         self.view.awaited.and_then(|_| self.wanted_now())
     }
 
     /// True if other values are wanted than those shown.
-    #[must_use]
     pub const fn awaited(&self) -> bool {
         self.view.awaited.is_some()
     }

@@ -74,7 +74,6 @@ const LONGEST_LINK: u16 = 40;
 
 impl ColumnContext {
     /// That of these data.
-    #[must_use]
     pub fn of(cx: Context<'_>) -> Self {
         let owners = !cx.sample.owners.all().is_empty();
         let pods = cx.sample.owners.all().iter().any(|owner| owner.pod.is_some());
@@ -101,7 +100,6 @@ impl ColumnContext {
 
     /// The same where these kinds of problems are active. A problem stays active for a while after its last signal, and
     /// its columns stay with it, so that they do not come and go with each lost packet.
-    #[must_use]
     pub fn with_active(mut self, active: impl Fn(Problem) -> bool) -> Self {
         for (at, (.., series)) in PROBLEMS.iter().enumerate() {
             let mut about = ROWS.iter().filter(|row| row.series == *series).flat_map(|row| row.about);
@@ -114,7 +112,6 @@ impl ColumnContext {
     }
 
     /// Columns of problems of which something was counted.
-    #[must_use]
     pub fn troubles(self) -> u16 {
         let quiet = u16::try_from((self.quiet & !(1 << GAPS)).count_ones()).unwrap_or(0);
         u16::try_from(PROBLEMS.len()).unwrap_or(0).saturating_sub(quiet)
@@ -133,7 +130,6 @@ impl ColumnContext {
     }
 
     /// True if packets were lost.
-    #[must_use]
     pub const fn lossy(self) -> bool {
         self.quiet & 1 == 0
     }
@@ -163,7 +159,6 @@ impl ColumnContext {
 
 /// The columns that fit into `width`, from left to right: the `chosen` ones in their order, or without
 /// a choice those that matter most and are not empty. Addresses get what is left over.
-#[must_use]
 pub fn fit(width: u16, has: ColumnContext, chosen: &[Id]) -> Vec<FittedColumn> {
     // One column of screen between two columns of the table.
     let mut left = width + 1;
@@ -277,7 +272,6 @@ fn ranked(
 
 /// The columns for sums of queue pairs that fit into `width`: those that matter most. `last`: nothing with values
 /// stands behind them, so that they can end in columns of zeros.
-#[must_use]
 pub fn fit_sums(width: u16, has: ColumnContext, last: bool) -> Vec<FittedColumn> {
     let has = ColumnContext { quiet: has.quiet, congested: has.congested, ..ColumnContext::default() };
     let mut columns = ranked(&mut (width + 1), has, (false, false), ValueKind::sums_up);

@@ -96,21 +96,18 @@ pub const SETS: &[Set] = &[
 ];
 
 /// The columns that a name stands for: a set's, or the one of this name; `None` where there is neither.
-#[must_use]
 pub fn named(name: &str) -> Option<Vec<Id>> {
     let set = SETS.iter().find(|set| set.name == name).map(|set| set.columns.to_vec());
     set.or_else(|| Some(vec![by_name(name)?.id]))
 }
 
 /// The set that has exactly these columns.
-#[must_use]
 pub fn of(columns: &[Id]) -> Option<&'static Set> {
     SETS.iter().find(|set| set.columns == columns)
 }
 
 /// The columns after `shown` in the circle of the sets; `own`, those that the user chose one by one, follow the last
 /// set.
-#[must_use]
 pub fn next(shown: &[Id], own: &[Id]) -> Vec<Id> {
     let at = SETS.iter().position(|set| set.columns == shown);
     let own = Some(own).filter(|own| of(own).is_none());

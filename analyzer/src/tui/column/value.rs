@@ -45,25 +45,21 @@ pub enum ValueKind {
 
 impl ValueKind {
     /// True if cells are aligned to the right.
-    #[must_use]
     pub const fn right(self) -> bool {
         !matches!(self, Self::State | Self::Address | Self::Link | Self::Text)
     }
 
     /// True if the largest values come first initially.
-    #[must_use]
     pub const fn largest_first(self) -> bool {
         !matches!(self, Self::Number | Self::Address | Self::Link | Self::Text)
     }
 
     /// True if several queue pairs together have a value.
-    #[must_use]
     pub const fn sums_up(self) -> bool {
         self.largest_first() && !matches!(self, Self::Duration)
     }
 
     /// True if its sort keys need more than 64 bits.
-    #[must_use]
     pub const fn is_wide(self) -> bool {
         matches!(self, Self::Address | Self::Text)
     }
@@ -147,7 +143,6 @@ impl<'a> Value<'a> {
 
     /// The number to compare and to sort by, in units of one (bits, packets, nanoseconds, fractions of 1); `None` when
     /// it is unknown, or no number.
-    #[must_use]
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Unknown | Self::Address(_) | Self::Text(_) => None,
@@ -160,7 +155,6 @@ impl<'a> Value<'a> {
     }
 
     /// The value as exports hold it: a number, a text, or null when it is unknown.
-    #[must_use]
     pub fn json(&self) -> serde_json::Value {
         match self {
             Self::Unknown => serde_json::Value::Null,
@@ -175,7 +169,6 @@ impl<'a> Value<'a> {
     }
 
     /// True if it is a text that contains `part`, which is in lower case.
-    #[must_use]
     pub fn contains(&self, part: &str) -> bool {
         match self {
             Self::Text(text) => text.to_lowercase().contains(part),
@@ -238,20 +231,17 @@ fn beginning(text: &str) -> u128 {
 
 impl Column {
     /// The value of a row.
-    #[must_use]
     pub fn value<'a>(&self, row: &'a Row, cx: Context<'a>) -> Value<'a> {
         (self.get)(row, cx)
     }
 
     /// Text and style of the cell of a row. Only an active finding about the counter that names the flow
     /// makes it stand out.
-    #[must_use]
     pub fn cell(&self, row: &Row, cx: Context<'_>) -> (String, Style) {
         self.value(row, cx).cell(self.kind, row.judged.level_of(self.about))
     }
 
     /// The sort key of a row. Rows with equal values are sorted by rate.
-    #[must_use]
     pub fn sort_key(&self, descending: bool, row: &Row, cx: Context<'_>) -> SortKey {
         let minor = Reverse(row.delta.as_ref().map_or(0, |d: &Delta| float(d.bits_per_s())));
         // The largest key is for unknown values.

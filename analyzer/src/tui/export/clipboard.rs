@@ -7,7 +7,6 @@ use base64::engine::general_purpose::STANDARD;
 pub const MOST: usize = 8 * 1024;
 
 /// The sequence that makes `text` the content of the clipboard.
-#[must_use]
 pub fn sequence(text: &str) -> String {
     format!("\x1b]52;c;{}\x07", STANDARD.encode(text))
 }

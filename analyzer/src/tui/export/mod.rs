@@ -47,7 +47,6 @@ impl ExportTable {
     }
 
     /// The sheet as text in a format.
-    #[must_use]
     pub fn text(&self, form: Form) -> String {
         match form {
             Form::Csv => self.csv(),
@@ -56,14 +55,12 @@ impl ExportTable {
     }
 
     /// As CSV (RFC 4180 with line feeds); null is empty.
-    #[must_use]
     pub fn csv(&self) -> String {
         let rows = self.rows.iter().map(|row| csv::line(row.iter().map(csv::cell)));
         std::iter::once(csv::line(self.names.iter().cloned())).chain(rows).collect()
     }
 
     /// The sheet as JSON.
-    #[must_use]
     pub fn json(&self) -> String {
         let object = |row: &Vec<Value>| {
             Value::Object(self.names.iter().cloned().zip(row.iter().cloned()).collect::<Map<_, _>>())
@@ -101,7 +98,6 @@ impl PartialEq for Content {
 
 impl Content {
     /// The bytes to write.
-    #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         match self {
             Self::Bytes(bytes) => bytes,

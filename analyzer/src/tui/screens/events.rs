@@ -45,7 +45,6 @@ pub struct EventsScreen {
 
 impl EventsScreen {
     /// Entry that is selected.
-    #[must_use]
     pub(in crate::tui) fn entry<'a>(&self, view: &'a View) -> Option<EntryAt<'a>> {
         self.cursor.selected.and_then(|at| all(view).nth(at)).map(|(listed, _)| listed)
     }

@@ -64,7 +64,6 @@ pub struct Screens {
 
 impl Screens {
     /// Screens without any selection.
-    #[must_use]
     pub fn new(options: &Options) -> Self {
         Self {
             overview: OverviewScreen::default(),

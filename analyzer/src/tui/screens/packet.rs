@@ -25,7 +25,6 @@ const SHORT_NAME: usize = 20;
 const WIDE: usize = 2 + NAME + VALUE + 1;
 
 /// The opened event, and its entry at the time shown; `None` when it is not kept any more.
-#[must_use]
 pub(in crate::tui) fn event(view: &View, opened: OpenedEvent) -> Option<(&EventSample, EntryAt<'_>)> {
     let entry = view.log.entry(opened.entry)?;
     let state = entry.at(until_ns(view)).unwrap_or(&entry.latest);
@@ -33,7 +32,6 @@ pub(in crate::tui) fn event(view: &View, opened: OpenedEvent) -> Option<(&EventS
 }
 
 /// The event before the opened one in its entry, or the one after it, where its headers are kept.
-#[must_use]
 pub(in crate::tui) fn neighbour(view: &View, opened: OpenedEvent, older: bool) -> Option<OpenedEvent> {
     let numbers = kept_of(view, view.log.entry(opened.entry)?);
     let event = if older {
@@ -55,7 +53,6 @@ fn until_ns(view: &View) -> u64 {
 }
 
 /// All lines about the opened event.
-#[must_use]
 pub(in crate::tui) fn lines(view: &View, opened: OpenedEvent) -> Vec<Line<'static>> {
     // The box is as wide as the screen up to a limit, with a border on both sides.
     lines_in(view, opened, usize::from(view.size.0.min(WIDEST).saturating_sub(2)), true)

@@ -5,7 +5,6 @@ use crate::sample::{FlowSample, Sample};
 
 /// The place of the flow that goes the other way on the same interface: addresses turned round, to the
 /// queue pair that sends this one. `None` when that is not known or not seen.
-#[must_use]
 pub(in crate::tui) fn other_direction(sample: &Sample, detail: &Detail) -> Option<usize> {
     let key = &detail.id.key;
     let pair = sample.metrics.pairs.as_ref().and_then(|pairs| pairs.get(&detail.id.slot));

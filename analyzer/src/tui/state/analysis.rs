@@ -58,7 +58,6 @@ pub struct Analyst {
 
 impl Analyst {
     /// With these options of the report.
-    #[must_use]
     pub fn new(options: report::Options) -> Self {
         Self { options, spreads: VecDeque::new(), silences: Silences::default() }
     }

@@ -81,7 +81,6 @@ impl ValuesRequest {
     }
 
     /// The values; `None` when there is no such snapshot.
-    #[must_use]
     pub fn make(self) -> Option<Data> {
         let Self { history, at, range, sample, paths, matrix, by, options } = self;
         let paths = paths.unwrap_or_else(|| Arc::new(Paths::of(&sample, &options.analysis)));
@@ -117,13 +116,11 @@ impl Data {
 
     /// The row of a flow. To look through those of very many flows takes a millisecond: it is done once for the few
     /// that a picture is about.
-    #[must_use]
     pub(in crate::tui) fn row(&self, id: &Identity) -> Option<&Row> {
         self.model.rows.get(self.place(id)?)
     }
 
     /// The place of the row of a flow.
-    #[must_use]
     pub(in crate::tui) fn place(&self, id: &Identity) -> Option<usize> {
         let mut known = self.places.locked();
         if let Some((_, place)) = known.iter().find(|(known, _)| known == id) {
@@ -141,7 +138,6 @@ impl Data {
     }
 
     /// The context of cells of the table.
-    #[must_use]
     pub fn context(&self) -> Context<'_> {
         Context { model: &self.model, sample: &self.sample }
     }

@@ -23,7 +23,6 @@ pub struct Filter {
 
 impl Filter {
     /// The filter of this text.
-    #[must_use]
     pub fn new(text: &str) -> Self {
         let (rows, texts) = (Map::default(), Texts::default());
         Self { text: text.to_owned(), query: Query::new(text), rows, texts }

@@ -7,7 +7,6 @@ use crate::sample::{EventSample, Sample};
 
 /// Flows that have been silent for [`SILENT_NS`] now and had not been at the sample of `before_ns`, in the order of
 /// their last packets; the latest, if there are more than the list of events holds.
-#[must_use]
 pub fn between(before_ns: u64, sample: &Sample) -> Vec<EventSample> {
     let mut idle: Vec<EventSample> = sample
         .flows

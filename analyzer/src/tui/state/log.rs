@@ -98,7 +98,6 @@ pub struct Entry {
 
 impl Entry {
     /// Its state at a time; `None` before its first event.
-    #[must_use]
     pub fn at(&self, time_ns: u64) -> Option<&EntryState> {
         let had_been = |state: &&EntryState| state.time_ns <= time_ns;
         Some(&self.latest).filter(had_been).or_else(|| self.before.iter().rev().find(had_been))
@@ -322,19 +321,16 @@ impl Log {
     }
 
     /// The flow of the NAKs that answer the gaps of an entry.
-    #[must_use]
     pub fn answers(entry: &Entry) -> Option<FlowKey> {
         entry.joined.answers
     }
 
     /// The entry of this number, while it is kept.
-    #[must_use]
     pub fn entry(&self, number: u64) -> Option<&Entry> {
         self.entries.iter().rev().find(|entry| entry.number == number)
     }
 
     /// The event of this number in an entry, while it is kept.
-    #[must_use]
     pub fn event<'a>(&'a self, entry: &'a Entry, number: u64) -> Option<&'a EventSample> {
         let states = std::iter::once(&entry.latest).chain(&entry.before);
         let found = states.into_iter().find(|state| state.number == number).map(|state| &state.event);
@@ -358,44 +354,37 @@ impl Log {
     }
 
     /// The latest packets that carry their headers, the oldest first.
-    #[must_use]
     pub fn packets(&self) -> impl DoubleEndedIterator<Item = &EventSample> {
         self.packets.iter().map(|(_, event)| event)
     }
 
     /// Number of entries.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// True if nothing happened.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     /// Events ever added, joined and forgotten ones included.
-    #[must_use]
     pub fn seen(&self) -> u64 {
         self.seen
     }
 }
 
 /// The worst class that an event is of.
-#[must_use]
 pub fn class_of(event: &EventSample) -> Option<&'static Class> {
     CLASSES.iter().find(|class| event.events & class.bit != 0)
 }
 
 /// Source, destination and queue pair in one line.
-#[must_use]
 pub fn route(key: &FlowKey) -> String {
     format!("{} → {} QP {}", address(key.family, key.src), address(key.family, key.dst), key.dest_qp)
 }
 
 /// The packet in words, what matters most first.
-#[must_use]
 pub fn describe(event: &EventSample) -> String {
     let mut parts = Vec::new();
     let has = |bit| event.events & bit != 0;

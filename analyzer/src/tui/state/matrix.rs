@@ -33,7 +33,6 @@ pub enum Metric {
 
 impl Metric {
     /// Kinds of findings about it.
-    #[must_use]
     pub const fn about(self) -> About {
         match self {
             Self::Rate => signals::NOTHING,
@@ -61,7 +60,6 @@ impl Metric {
     }
 
     /// Name of the metric.
-    #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
             Self::Rate => "rate",
@@ -75,7 +73,6 @@ impl Metric {
     }
 
     /// The metric that shows a problem of this kind.
-    #[must_use]
     pub const fn of(kind: Problem) -> Self {
         match kind {
             Problem::Loss | Problem::Icrc => Self::Loss,
@@ -108,7 +105,6 @@ pub struct Cell {
 
 impl Cell {
     /// The value of a metric; `None` when it is unknown.
-    #[must_use]
     pub fn value(&self, metric: Metric) -> Option<f64> {
         match metric {
             Metric::Rate => (self.seconds > 0.0).then(|| self.counts.bytes as f64 * 8.0 / self.seconds),
@@ -185,7 +181,6 @@ impl Matrix {
     /// The matrix of all flows, of which the newest sample counts `again` what it says: a packet that passes several
     /// links counts once, from the link that saw most of its queue pair; what was lost or marked on the way from the
     /// one that shows it.
-    #[must_use]
     pub fn new(cx: Context<'_>, overlap: &Overlap) -> Self {
         let model = cx.model;
         let mut cells: Vec<Cell> = Vec::new();
@@ -236,19 +231,16 @@ impl Matrix {
     }
 
     /// Number of rows and of columns.
-    #[must_use]
     pub fn size(&self) -> (usize, usize) {
         (self.sources.len(), self.destinations.len())
     }
 
     /// The number of a host among all, senders and receivers, from 1; 0 for one that is neither.
-    #[must_use]
     pub fn number(&self, host: &Address) -> usize {
         self.hosts.binary_search(host).map_or(0, |at| at + 1)
     }
 
     /// The cell of two hosts; `None` when nothing goes from one to the other.
-    #[must_use]
     pub fn cell(&self, src: &Address, dst: &Address) -> Option<&Cell> {
         self.at(self.place(src, dst)?)
     }
@@ -278,13 +270,11 @@ impl Matrix {
     }
 
     /// Row and column of the cell with the largest value; of the first of several.
-    #[must_use]
     pub fn hottest(&self, metric: Metric) -> Option<(usize, usize)> {
         self.hottest_of(metric, |_| true)
     }
 
     /// The same among those cells that `are`.
-    #[must_use]
     pub fn hottest_of(&self, metric: Metric, are: impl Fn(&Cell) -> bool) -> Option<(usize, usize)> {
         let mut hottest: Option<(f64, &Address, &Address)> = None;
         for (src, dst, cell) in self.iter().filter(|(.., cell)| are(cell)) {
@@ -299,7 +289,6 @@ impl Matrix {
 
     /// The pairs with the largest values, largest first, those that are equal in the order of their addresses; at most
     /// `count`.
-    #[must_use]
     pub fn top(&self, metric: Metric, count: usize) -> Vec<(&Address, &Address, &Cell)> {
         let value = |(.., cell): &(&Address, &Address, &Cell)| cell.value(metric).unwrap_or(-1.0);
         let mut all: Vec<(f64, (&Address, &Address, &Cell))> =
@@ -316,7 +305,6 @@ impl Matrix {
     }
 
     /// The largest value of all cells.
-    #[must_use]
     pub fn most(&self, metric: Metric) -> f64 {
         self.cells.iter().filter_map(|cell| cell.value(metric)).fold(0.0, f64::max)
     }

@@ -15,7 +15,6 @@ pub struct OpenedEvent {
 
 impl OpenedEvent {
     /// The latest event of an entry.
-    #[must_use]
     pub(in crate::tui) const fn latest(listed: EntryAt<'_>) -> Self {
         Self { entry: listed.entry.number, event: listed.state.number, top: 0 }
     }

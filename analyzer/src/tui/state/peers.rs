@@ -77,7 +77,6 @@ impl PeerGrouping {
     }
 
     /// Word for a row of this grouping.
-    #[must_use]
     pub const fn noun(self) -> &'static str {
         match self {
             Self::Hosts => "host pair",
@@ -168,7 +167,6 @@ pub struct Peer {
 
 impl Peer {
     /// What goes wrong in the time range.
-    #[must_use]
     pub fn fault_rank(&self) -> FaultRank {
         self.counts.fault_rank()
     }

@@ -70,7 +70,6 @@ impl Step {
 
 impl Preparation {
     /// Prepares the sample for the screens.
-    #[must_use]
     pub fn run(self) -> Prepared {
         let Self { earlier, sample, last, mut history, range, texts, matrix, by, options } = self;
         let mut steps: Vec<Step> =

@@ -42,7 +42,6 @@ pub enum PromptEffect {
 
 impl Prompt {
     /// A line that starts with `text`.
-    #[must_use]
     pub fn new(purpose: Purpose, text: &str) -> Self {
         Self { purpose, text: text.to_owned(), before: text.to_owned() }
     }
@@ -78,7 +77,6 @@ impl Prompt {
 /// A time as people type it, from a snapshot `now_ns` and the start of the data: `12:00:05` and
 /// `12:00:05.250` on the day of `now_ns`, `+30` seconds from the start, `-30` from now. `None` when it is none
 /// of these.
-#[must_use]
 pub fn parse_time(text: &str, now_ns: u64, start_ns: u64) -> Option<u64> {
     let text = text.trim();
     let seconds = |text: &str| -> Option<u64> {

@@ -17,7 +17,6 @@ pub struct PsnCounts {
 impl PsnCounts {
     /// Rates since an earlier reading, `seconds` ago. Unknown if PSNs may have wrapped in between, or a count began
     /// again.
-    #[must_use]
     pub fn per_second(self, then: Self, seconds: f64) -> Rates {
         let is_exact = seconds > 0.0 && self.ambiguous == then.ambiguous;
         let of = |now: Option<u64>, then: Option<u64>| {

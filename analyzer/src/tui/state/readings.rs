@@ -44,7 +44,6 @@ impl ReadingPoint {
     }
 
     /// Packets a second since an earlier reading.
-    #[must_use]
     pub fn rates_since(&self, then: &Self) -> Rates {
         self.counts.per_second(then.counts, seconds(self.time_ns.saturating_sub(then.time_ns)))
     }
@@ -86,7 +85,6 @@ impl Readings {
     }
 
     /// Packets a second that it sent and received between its two latest readings.
-    #[must_use]
     pub fn rates(&self, device: &str, lqpn: u32) -> Rates {
         let Some(kept) = self.by.get(&(device.to_owned(), lqpn)) else { return (None, None) };
         let mut newest = kept.iter().rev();

@@ -45,7 +45,6 @@ impl Screen {
     }
 
     /// Title of the screen.
-    #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
             Self::Overview => "Overview",
@@ -62,7 +61,6 @@ impl Screen {
     }
 
     /// Its name on the command line and in the configuration file.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Overview => "overview",
@@ -94,7 +92,6 @@ impl Screen {
     }
 
     /// A set of this one.
-    #[must_use]
     pub const fn only(self) -> Screens {
         Screens(1 << self as u8)
     }
@@ -115,13 +112,11 @@ impl Screens {
     }
 
     /// True if a screen is in it.
-    #[must_use]
     pub const fn has(self, screen: Screen) -> bool {
         self.0 & (1 << screen as u8) != 0
     }
 
     /// True if the sets have a screen in common.
-    #[must_use]
     pub const fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }

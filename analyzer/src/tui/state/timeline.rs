@@ -51,7 +51,6 @@ pub struct Timeline {
 
 impl Timeline {
     /// Nothing yet, with `history_bytes` of memory for snapshots.
-    #[must_use]
     pub fn new(history_bytes: usize, speed: Option<f64>) -> Self {
         Self {
             history: History::new(history_bytes),
@@ -68,13 +67,11 @@ impl Timeline {
     }
 
     /// True if values stand still, so that one can step in time.
-    #[must_use]
     pub const fn still(&self) -> bool {
         self.paused || self.end.is_some()
     }
 
     /// Number of the snapshot shown.
-    #[must_use]
     pub fn snapshot(&self) -> Option<usize> {
         match self.shown_ns {
             Some(time) => self.history.at_time(time).or(Some(0)),
@@ -102,7 +99,6 @@ impl Timeline {
     }
 
     /// The sample of the snapshot shown, or the latest kept before it.
-    #[must_use]
     pub(in crate::tui) fn sample_shown(&self) -> Option<&Arc<Sample>> {
         let shown_ns = self.shown_ns?;
         self.samples.iter().rev().find(|sample| sample.time_ns <= shown_ns)

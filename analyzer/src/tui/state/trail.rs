@@ -88,7 +88,6 @@ impl Trail {
 
     /// The growth of a port's counters in the ten seconds before its reading, or in as much of them as there is. `None`
     /// when there is no earlier reading.
-    #[must_use]
     pub fn rates<'a>(&'a self, now: &'a PortSample) -> Option<PortRates<'a>> {
         let (_, end) = now.window?;
         let all = || self.readings.iter().flat_map(|devices| &devices.ports);
@@ -118,20 +117,17 @@ fn end(devices: &Devices) -> u64 {
 
 impl PortRates<'_> {
     /// Seconds between the two snapshots.
-    #[must_use]
     pub fn seconds(&self) -> f64 {
         self.seconds
     }
 
     /// Growth per second of a counter of the common vocabulary.
-    #[must_use]
     pub fn per_s(&self, name: &str) -> Option<f64> {
         let ((now, source), (then, before)) = (self.now.value(name)?, self.then.value(name)?);
         (source == before).then(|| self.rate(now, then))
     }
 
     /// PSNs that a queue pair sent and took in, a second.
-    #[must_use]
     pub fn qp_per_s(&self, qp: &QpSample) -> Rates {
         let Some((list, seconds)) = self.list else { return (None, None) };
         let is_it = |then: &&QpSample| id(then) == id(qp);
@@ -139,7 +135,6 @@ impl PortRates<'_> {
     }
 
     /// The same of all queue pairs, by number.
-    #[must_use]
     pub fn qps_per_s(&self) -> Map<u32, Rates> {
         let Some((list, seconds)) = self.list else { return Map::default() };
         let then: Map<_, &QpSample> = list.iter().map(|qp| (id(qp), qp)).collect();
@@ -150,7 +145,6 @@ impl PortRates<'_> {
     }
 
     /// Share of the time that a priority was paused, one way.
-    #[must_use]
     pub fn paused(&self, sent: bool, priority: Option<u8>) -> Option<f64> {
         let of = |port: &PortSample| {
             port.pause.iter().find(|p| p.sent == sent && p.priority == priority).and_then(|p| p.paused_ns)

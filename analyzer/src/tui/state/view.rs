@@ -95,7 +95,6 @@ fn is_about_port(finding: &Finding, port: &PortSample) -> bool {
 
 impl View {
     /// View before the first sample.
-    #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
             size: (80, 24),
@@ -117,19 +116,16 @@ impl View {
     }
 
     /// True if a new sample changes the picture, rather than the history alone.
-    #[must_use]
     pub const fn moves(&self) -> bool {
         !self.timeline.paused || self.timeline.seek_ns.is_some() || self.data.is_none()
     }
 
     /// The kind of source, once it is known.
-    #[must_use]
     pub fn kind(&self) -> Option<SourceKind> {
         self.newest.as_ref().map(|sample| sample.kind)
     }
 
     /// The areas of the screen.
-    #[must_use]
     pub fn layout(&self) -> Layout {
         let warning = self.data.as_ref().is_some_and(|data| data.model.lost.any());
         let worst = || self.verdict().and_then(|verdict| verdict.headline);
@@ -138,7 +134,6 @@ impl View {
     }
 
     /// Properties of the data that decide about columns.
-    #[must_use]
     pub fn has(&self) -> column::ColumnContext {
         let has =
             self.data.as_ref().map(|data| column::ColumnContext::of(data.context())).unwrap_or_default();
@@ -146,13 +141,11 @@ impl View {
     }
 
     /// True if an older snapshot than the newest sample is shown: values that are not kept per snapshot are later ones.
-    #[must_use]
     pub fn past(&self) -> bool {
         self.data.as_ref().is_some_and(|data| data.model.time_ns < data.sample.time_ns)
     }
 
     /// The findings shown; `None` before the first analysis.
-    #[must_use]
     pub fn concluded(&self) -> Option<Concluded<'_>> {
         let analysis = self.analysis.as_ref()?;
         let report = &analysis.report;
@@ -173,7 +166,6 @@ impl View {
     }
 
     /// The verdict at the snapshot shown; `None` before the first analysis, or where no findings of that time are kept.
-    #[must_use]
     pub fn verdict(&self) -> Option<Verdict<'_>> {
         let concluded = self.concluded().filter(|concluded| !matches!(concluded.as_of, AsOf::Later(_)))?;
         let total = self.data.as_ref().map(|data| data.model.dedup.total).unwrap_or_default();
@@ -182,7 +174,6 @@ impl View {
     }
 
     /// A verdict, restricted to what the latest analysis could judge.
-    #[must_use]
     pub fn judged<'a>(&self, verdict: Verdict<'a>) -> Verdict<'a> {
         match &self.analysis {
             Some(analysis) => verdict.of_judged(&analysis.report.facts),
@@ -192,7 +183,6 @@ impl View {
 
     /// Time of the findings shown, where they are of an earlier time than the values: on a busy host the analysis comes
     /// late.
-    #[must_use]
     pub fn late_ns(&self) -> Option<u64> {
         /// Findings that are older than the values by this say how old they are.
         const LATE_NS: u64 = 2_000_000_000;
@@ -210,14 +200,12 @@ impl View {
     }
 
     /// True if the end of a capture is shown: nothing is active then.
-    #[must_use]
     pub fn shows_end(&self) -> bool {
         let shown = self.timeline.end.is_some() && self.timeline.shown_ns.is_none();
         shown && self.kind() == Some(SourceKind::Replay)
     }
 
     /// The end of the data of which findings say when they showed.
-    #[must_use]
     pub fn data_end(&self, ns: Option<u64>) -> DataEnd {
         let range = self.data.as_ref().and_then(|data| data.over_time.range());
         let (replay, recorded) = (self.kind() == Some(SourceKind::Replay), self.shows_end());
@@ -284,7 +272,6 @@ impl View {
     }
 
     /// True if an active finding says at the snapshot shown that these links share their load unevenly.
-    #[must_use]
     pub fn is_uneven(&self, imbalance: &Imbalance) -> bool {
         let Imbalance { links, direction, .. } = imbalance;
         self.active(Problem::Imbalance).any(|finding| finding.compares_all(links, *direction))
@@ -329,7 +316,6 @@ impl View {
     }
 
     /// The time shown: that of the values, or of an event that came after them. `None` before the first sample.
-    #[must_use]
     pub fn clock_ns(&self) -> Option<u64> {
         let metrics = self.data.as_ref().map(|data| data.model.time_ns).filter(|time| *time > 0)?;
         let event = self.log.latest().next().map(|entry| entry.latest.time_ns);
@@ -338,26 +324,22 @@ impl View {
     }
 
     /// Number of queue pairs.
-    #[must_use]
     pub fn row_count(&self) -> usize {
         self.data.as_ref().map_or(0, |data| data.model.rows.len())
     }
 
     /// Entropy over 5-tuples in the time range, at the snapshot shown or shortly before.
-    #[must_use]
     pub fn entropy(&self) -> Option<Entropy> {
         let at = self.timeline.snapshot()?;
         self.timeline.history.entropy(at, NEAR)
     }
 
     /// Number of findings.
-    #[must_use]
     pub fn finding_count(&self) -> usize {
         self.concluded().map_or(0, |concluded| concluded.findings.len())
     }
 
     /// Number of events that the filter lets through.
-    #[must_use]
     pub fn event_count(&self) -> usize {
         self.shown_events().count()
     }
@@ -368,7 +350,6 @@ impl View {
     }
 
     /// True if the filter lets an event through.
-    #[must_use]
     pub(in crate::tui) fn lets_through(&self, entry: &log::Entry, state: &log::EntryState) -> bool {
         if self.filter.query.is_empty() {
             return true;

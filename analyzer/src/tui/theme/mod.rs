@@ -34,7 +34,6 @@ pub const FRAME: Style = Style::new().fg(Color::DarkGray);
 pub const GOOD: Style = Style::new().fg(Color::Green);
 
 /// Text of this level.
-#[must_use]
 pub const fn text(level: Level) -> Style {
     match level {
         Level::Fine => PLAIN,
@@ -44,7 +43,6 @@ pub const fn text(level: Level) -> Style {
 }
 
 /// A badge of this level.
-#[must_use]
 pub const fn badge(level: Level) -> Style {
     match level {
         Level::Fine => BOLD.fg(Color::Black).bg(Color::Green),
@@ -54,7 +52,6 @@ pub const fn badge(level: Level) -> Style {
 }
 
 /// Bars and sparklines of this level.
-#[must_use]
 pub const fn bar(level: Level) -> Style {
     match level {
         Level::Fine => BAR,
@@ -64,7 +61,6 @@ pub const fn bar(level: Level) -> Style {
 }
 
 /// The symbol of a finding or problem of this level and its style: hollow and grey once it has ended.
-#[must_use]
 pub const fn mark(level: Level, active: bool) -> (&'static str, Style) {
     match (level, active) {
         (_, false) => ("○", DIM),
@@ -74,7 +70,6 @@ pub const fn mark(level: Level, active: bool) -> (&'static str, Style) {
 }
 
 /// The symbol of this level.
-#[must_use]
 pub const fn symbol(level: Level) -> &'static str {
     match level {
         Level::Fine => "●",
@@ -84,7 +79,6 @@ pub const fn symbol(level: Level) -> &'static str {
 }
 
 /// A cell of a heat map: the background of this step, from 1 to 4, with text that is readable on it.
-#[must_use]
 pub const fn heat(step: u8) -> Style {
     match step {
         0 => PLAIN,
@@ -143,7 +137,6 @@ fn substitute(symbol: &str) -> &'static str {
 
 /// True if the locale's encoding is UTF-8, by the first of LC_ALL, LC_CTYPE and LANG that is set, and TERM names a
 /// terminal that has the symbols: the console of Linux, a VT100 and a terminal without a name do not.
-#[must_use]
 pub fn is_unicode(lookup: impl Fn(&str) -> Option<String>) -> bool {
     const WITHOUT: [&str; 7] = ["", "dumb", "linux", "vt52", "vt100", "vt102", "vt220"];
     let set = |name: &&str| lookup(name).filter(|value| !value.is_empty());

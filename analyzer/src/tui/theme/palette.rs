@@ -34,7 +34,6 @@ impl Name {
     const ALL: [Self; 5] = [Self::Dark, Self::Light, Self::HighContrast, Self::Mono, Self::Ansi];
 
     /// Its name in the configuration file.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -205,7 +204,6 @@ pub struct Theme {
 impl Theme {
     /// The theme of the environment: NO_COLOR and TERM=dumb ask for none, COLORTERM and TERM name the colours that
     /// there are, and COLORFGBG the background.
-    #[must_use]
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Self {
         let variable = |name| lookup(name).unwrap_or_default();
         let (term, color) = (variable("TERM"), variable("COLORTERM"));

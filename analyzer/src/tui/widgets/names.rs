@@ -3,7 +3,6 @@
 use super::cut;
 
 /// `name` in `width` columns. If it has to be shortened, the part that differs between `all` names stays.
-#[must_use]
 pub(in crate::tui) fn apart<'a>(name: &str, all: impl Iterator<Item = &'a str>, width: usize) -> String {
     let letters: Vec<char> = name.chars().collect();
     if letters.len() <= width {
@@ -31,7 +30,6 @@ pub(in crate::tui) fn apart<'a>(name: &str, all: impl Iterator<Item = &'a str>, 
 }
 
 /// The part of each name that differs from the others, if there is one; whole names else.
-#[must_use]
 pub(in crate::tui) fn distinct(names: &[String]) -> Vec<String> {
     let (start, end) = common(names.iter().map(String::as_str));
     let middle = |name: &String| {
@@ -43,7 +41,6 @@ pub(in crate::tui) fn distinct(names: &[String]) -> Vec<String> {
 }
 
 /// All names as one: what they have in common once, and what differs in braces.
-#[must_use]
 pub(in crate::tui) fn together(names: &[String], width: usize) -> String {
     /// Letters in common that are worth the braces.
     const WORTH: usize = 4;

@@ -37,7 +37,6 @@ pub trait Pack: Sized {
 }
 
 /// The value as bytes.
-#[must_use]
 pub fn packed<T: Pack>(value: &T) -> Vec<u8> {
     let mut out = Vec::new();
     value.pack(&mut out);
@@ -55,7 +54,6 @@ pub fn unpacked<T: Pack>(bytes: &[u8]) -> Result<T, Malformed> {
 }
 
 /// A number for the layout of a type: two programs that have the same read each other's bytes.
-#[must_use]
 pub fn layout<T: Pack>() -> u64 {
     let mut layout = Layout(0xCBF2_9CE4_8422_2325);
     T::layout(&mut layout);

@@ -24,7 +24,6 @@ mod uplinks;
 type Entry = (&'static str, &'static str, fn(&mut Lab));
 
 /// Faults with their truth, then clean controls.
-#[must_use]
 pub fn all() -> Vec<Scenario> {
     let tables: [&[Entry]; 14] = [
         loss::ALL,

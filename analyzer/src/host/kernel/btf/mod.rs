@@ -57,7 +57,6 @@ impl Btf {
     }
 
     /// The structure with this name: the module's first, then the kernel's.
-    #[must_use]
     pub fn find(&self, name: &str) -> Option<Struct<'_>> {
         let module = self.module.as_ref().and_then(|module| self.find_in(module, name));
         let entry = module.or_else(|| self.find_in(&self.base, name))?;
@@ -129,14 +128,12 @@ pub struct Struct<'a> {
 
 impl Struct<'_> {
     /// Length. Unit: bytes.
-    #[must_use]
     pub fn size(&self) -> u32 {
         self.entry.size_or_type
     }
 
     /// The field at a path of names, such as `ah_attr.grh.dgid`. Members of anonymous structures and unions count as
     /// members of the enclosing one, as in C. `None`: missing, or a bit field.
-    #[must_use]
     pub fn field(&self, path: &str) -> Option<Field> {
         let (mut entry, mut offset) = (self.entry, 0);
         let mut names = path.split('.').peekable();

@@ -42,7 +42,6 @@ pub struct Filter {
 impl Filter {
     /// Parses an RTM_NEWTFILTER message (after its netlink header). `None` for an entry that represents a priority
     /// rather than a filter.
-    #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let header = TcHeader::parse(payload)?;
         let attrs = Attrs::after(payload, TcHeader::LEN);
@@ -60,7 +59,6 @@ impl Filter {
     }
 
     /// True if it is one of rocescope's filters, whichever process owns it.
-    #[must_use]
     pub fn is_ours(&self) -> bool {
         self.name.as_deref().is_some_and(|name| name.starts_with(NAME_PREFIX))
     }
@@ -76,7 +74,6 @@ impl Filter {
 
 /// The handle for this process's clsact filters, by which [`remove_stale_filters`] of other runs recognises a live
 /// owner. Owners are recognised by their process name, so this process sets it, whatever the name of its executable.
-#[must_use]
 pub fn owner_handle() -> u32 {
     // If this fails, the name of the executable may still identify this process.
     let _ = fs::write("/proc/self/comm", OWNER);

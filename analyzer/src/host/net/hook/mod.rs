@@ -59,7 +59,6 @@ pub enum Ingress {
 
 impl Ingress {
     /// The name for the user.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Xdp { mode: XdpMode::Native, .. } => "native XDP",
@@ -110,7 +109,6 @@ pub const ONE_BUFFER_MTU: u32 = 3498;
 
 /// Plans the hooks of one interface. `kernel` is `None` if its version could not be read; the interface should
 /// include its driver ([`super::interface::list_with_hardware`]).
-#[must_use]
 pub fn plan(
     hook: HookChoice,
     mode: XdpModeChoice,

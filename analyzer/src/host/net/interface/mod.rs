@@ -64,7 +64,6 @@ impl InterfaceKind {
     }
 
     /// The name for the user.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
             Self::Physical => "physical",
@@ -131,7 +130,6 @@ pub enum XdpAttachment {
 
 impl XdpAttachment {
     /// The name for the user.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Native => "native",
@@ -225,7 +223,6 @@ pub struct Interface {
 impl Interface {
     /// Parses an RTM_NEWLINK message (after its netlink header). `None` if it has no name or index, which no kernel
     /// sends.
-    #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let header = LinkHeader::parse(payload)?;
         let attrs = Attrs::after(payload, LinkHeader::LEN);
@@ -279,7 +276,6 @@ impl Interface {
     }
 
     /// True if it can receive packets: it is up, and its link is not known to be down.
-    #[must_use]
     pub fn is_up(&self) -> bool {
         self.admin_up && matches!(self.oper_state, OperState::Up | OperState::Unknown)
     }

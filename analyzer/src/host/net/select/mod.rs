@@ -101,7 +101,6 @@ pub fn resolve(wanted: &[String], interfaces: &[Interface], rdma: &[RdmaDevice])
 }
 
 /// Notices about the selected interfaces before any packet arrives.
-#[must_use]
 pub fn notes(targets: &[Target]) -> Vec<String> {
     let mut notes = Vec::new();
     for Target { interface, .. } in targets {
@@ -122,7 +121,6 @@ pub fn notes(targets: &[Target]) -> Vec<String> {
 }
 
 /// One sentence with all interfaces that can be named, with kind and RDMA devices.
-#[must_use]
 pub fn candidates(interfaces: &[Interface], rdma: &[RdmaDevice]) -> String {
     let list: Vec<String> = interfaces
         .iter()

@@ -83,14 +83,12 @@ pub struct Configured {
 
 impl NcclProcess {
     /// Name and PID for display: `python3 4711`.
-    #[must_use]
     pub fn label(&self) -> String {
         format!("{} {}", self.comm.as_deref().unwrap_or("process"), self.pid)
     }
 
     /// The value of a variable; `None` if unset or empty. The environment takes precedence over files, even if its
     /// value is empty.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         let value = match self.environment.get(name) {
             Some(value) => value,
@@ -101,13 +99,11 @@ impl NcclProcess {
 
     /// The value as NCCL parses it: decimal, octal with prefix 0, hexadecimal with prefix 0x, up to the first other
     /// character. `None` if unset, empty, or out of range, for which NCCL uses its default.
-    #[must_use]
     pub fn number(&self, name: &str) -> Option<i64> {
         strtoll(self.get(name)?)
     }
 
     /// `NAME=VALUE`, with the file if it comes from one; `NAME unset` without a value.
-    #[must_use]
     pub fn shown(&self, name: &str) -> String {
         let Some(value) = self.get(name) else { return format!("{name} unset") };
         let from = self.file_of(name).map_or_else(String::new, |file| format!(" (from {file})"));
@@ -115,7 +111,6 @@ impl NcclProcess {
     }
 
     /// Text that explains how to unset it.
-    #[must_use]
     pub fn unset(&self, name: &str) -> String {
         match self.file_of(name) {
             Some(file) => format!("take {name} out of {file}"),
@@ -124,7 +119,6 @@ impl NcclProcess {
     }
 
     /// The file that sets a variable; `None` for the environment.
-    #[must_use]
     pub fn file_of(&self, name: &str) -> Option<String> {
         let file = &self.configured.get(name)?.file;
         let inside = if self.same_files == Some(false) { " inside its container" } else { "" };

@@ -69,7 +69,6 @@ pub enum Query {
 
 impl Query {
     /// Netlink request of the query.
-    #[must_use]
     pub fn request(self) -> Request {
         let port = |command, device, port| {
             Request::new(CLIENT | command, 0, &[]).attr_u32(DEV_INDEX, device).attr_u32(PORT_INDEX, port)
@@ -97,13 +96,11 @@ impl Query {
     }
 
     /// True if the response is a list.
-    #[must_use]
     pub fn is_dump(self) -> bool {
         matches!(self, Self::Devices | Self::QueuePairs(_) | Self::QpCounters(_))
     }
 
     /// Message type of the responses.
-    #[must_use]
     pub fn kind(self) -> u16 {
         CLIENT
             | match self {
@@ -116,7 +113,6 @@ impl Query {
     }
 
     /// The action, as it reads after "cannot".
-    #[must_use]
     pub fn action(self) -> String {
         match self {
             Self::Devices => "list the RDMA devices over netlink".into(),
@@ -157,7 +153,6 @@ pub struct Device {
 
 impl Device {
     /// Parses one response to [`Query::Devices`].
-    #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let attrs = Attrs::new(payload);
         Some(Self {
@@ -200,7 +195,6 @@ pub struct QueuePair {
 
 impl QueuePair {
     /// True if the NIC's context of it can say something: it is connected, and past INIT.
-    #[must_use]
     pub fn has_context(&self) -> bool {
         let connected = matches!(self.kind, Some("RC" | "UC" | "XRC_INI" | "XRC_TGT" | "DRIVER"));
         connected && !matches!(self.state, Some("RESET" | "INIT"))
@@ -237,7 +231,6 @@ pub fn queue_pairs(payload: &[u8]) -> Vec<QueuePair> {
 }
 
 /// `enum ib_qp_type` of rdma/ib_verbs.h.
-#[must_use]
 pub fn kind_name(kind: u8) -> Option<&'static str> {
     Some(match kind {
         0 => "SMI",
@@ -256,14 +249,12 @@ pub fn kind_name(kind: u8) -> Option<&'static str> {
 }
 
 /// `enum ib_qp_state` of rdma/ib_verbs.h.
-#[must_use]
 pub fn state_name(state: u8) -> Option<&'static str> {
     ["RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"].get(usize::from(state)).copied()
 }
 
 /// Name and value of each counter in a response to [`Query::PortCounters`]; of several counters with one name the
 /// last.
-#[must_use]
 pub fn counters(payload: &[u8]) -> Vec<(String, u64)> {
     named(Attrs::new(payload).nested(STAT_HWCOUNTERS))
 }
@@ -277,7 +268,6 @@ fn named(table: Option<Attrs<'_>>) -> Vec<(String, u64)> {
 }
 
 /// The optional counters in a response to [`Query::OptionalCounters`], and whether each is enabled.
-#[must_use]
 pub fn optional_counters(payload: &[u8]) -> Vec<(String, bool)> {
     let one = |entry: &[u8]| {
         let attrs = Attrs::new(entry);
@@ -288,7 +278,6 @@ pub fn optional_counters(payload: &[u8]) -> Vec<(String, bool)> {
 }
 
 /// The counter binding mode of queue pairs: `none`, `auto` or `manual`.
-#[must_use]
 pub fn binding_mode(payload: &[u8]) -> Option<&'static str> {
     ["none", "auto", "manual"].get(Attrs::new(payload).u32(STAT_MODE)? as usize).copied()
 }
@@ -309,7 +298,6 @@ pub struct QpCounter {
 }
 
 /// The counters in one response to [`Query::QpCounters`].
-#[must_use]
 pub fn qp_counters(payload: &[u8]) -> Vec<QpCounter> {
     let attrs = Attrs::new(payload);
     let (Some(device), Some(table)) = (attrs.text(DEV_NAME), attrs.nested(STAT_COUNTER)) else {
@@ -330,7 +318,6 @@ pub fn qp_counters(payload: &[u8]) -> Vec<QpCounter> {
 }
 
 /// The bytes of the context in the response to [`Query::QpContext`]; their layout is driver-specific.
-#[must_use]
 pub fn qp_context(payload: &[u8]) -> Option<Vec<u8>> {
     Attrs::new(payload).get(RES_RAW).map(<[u8]>::to_vec)
 }

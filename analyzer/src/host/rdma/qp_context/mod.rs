@@ -43,7 +43,6 @@ pub enum Undecodable {
 
 impl Undecodable {
     /// True if it may concern one queue pair of a device.
-    #[must_use]
     pub const fn is_of_one(self) -> bool {
         matches!(self, Self::Incomplete | Self::Unconfirmed)
     }
@@ -55,7 +54,6 @@ impl Undecodable {
 pub struct Place(Option<usize>);
 
 /// Reason why a driver or the kernel gives no context, in words.
-#[must_use]
 pub fn refusal(driver: &str, error: &HostError) -> String {
     let driver = if driver.is_empty() { "the driver" } else { driver };
     match error.errno() {
@@ -85,7 +83,6 @@ fn layout(driver: &str) -> Option<Layout> {
 }
 
 /// True if contexts of this driver can be decoded.
-#[must_use]
 pub fn is_decoded(driver: &str) -> bool {
     layout(driver).is_some()
 }
@@ -141,7 +138,6 @@ pub fn decode_query(bytes: &[u8], rqpn: Option<u32>) -> Result<QpContext, Undeco
 pub const MLX5_LEN: usize = mlx5::LEN;
 
 /// Decodes mlx5's context of a queue pair in firmware commands (`mlx5_ifc_qpc_bits`).
-#[must_use]
 pub fn of_mlx5(qpc: &[u8]) -> QpContext {
     mlx5::context(qpc)
 }

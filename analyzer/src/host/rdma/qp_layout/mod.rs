@@ -76,7 +76,6 @@ impl Layout {
     }
 
     /// Fields that the kernel does not have, whose values are unknown for all queue pairs.
-    #[must_use]
     pub fn absent(&self) -> Vec<&'static str> {
         let of = &self.programs;
         let at = |offset: u32| offset != ABSENT;
@@ -103,25 +102,21 @@ impl Layout {
     }
 
     /// Number of the queue pair. `None`: none was created, or it could not be read.
-    #[must_use]
     pub fn qp_num(&self, record: &QpRecord) -> Option<u32> {
         number(qp_bytes(record), Some(self.qp_num))
     }
 
     /// Transport, numbered as in `enum ib_qp_type`.
-    #[must_use]
     pub fn qp_type(&self, record: &QpRecord) -> Option<u8> {
         u8::try_from(number(qp_bytes(record), self.qp_type)?).ok()
     }
 
     /// Port, from 1. `None`: not chosen yet.
-    #[must_use]
     pub fn port(&self, record: &QpRecord) -> Option<u32> {
         number(qp_bytes(record), self.port).filter(|port| *port != 0)
     }
 
     /// The attributes of a call that its mask includes.
-    #[must_use]
     pub fn attributes(&self, record: &QpRecord, mask: u32) -> Attributes {
         let bytes = record.attr_bytes.get(..usize::from(record.attr_len)).unwrap_or_default();
         let value = |bit: u32, field| number(bytes, field).filter(|_| mask & bit != 0);
@@ -143,7 +138,6 @@ impl Layout {
 
     /// The attributes that the answer to a query of this driver has. Drivers leave fields out, which then are 0 or
     /// anything: they must not replace what a verb has set.
-    #[must_use]
     pub fn queried(&self, record: &QpRecord, driver: Option<&str>) -> Attributes {
         let state = self.attributes(record, mask::STATE).state.unwrap_or(0);
         let has = mask::known_in(state) & mask::of_type(self.qp_type(record)) & mask::filled_by(driver);
@@ -188,7 +182,6 @@ pub mod mask {
 
     /// The attributes that have values in a state (`enum ib_qp_state`). A query fills in all fields, with 0 for those
     /// without a value.
-    #[must_use]
     pub const fn known_in(state: u8) -> u32 {
         match state {
             // RESET, INIT.
@@ -201,7 +194,6 @@ pub mod mask {
 
     /// The attributes that a queue pair of this type (`enum ib_qp_type`) has. Others are 0 in an answer, or have
     /// another meaning.
-    #[must_use]
     pub const fn of_type(qp_type: Option<u8>) -> u32 {
         match qp_type {
             // RC, XRC_INI.
@@ -214,7 +206,6 @@ pub mod mask {
     }
 
     /// The attributes that a driver fills in: erdma leaves the others as they are on the kernel's stack.
-    #[must_use]
     pub fn filled_by(driver: Option<&str>) -> u32 {
         if driver == Some("erdma") { STATE } else { ALL }
     }
@@ -275,7 +266,6 @@ fn gid(bytes: &[u8], field: Field) -> Option<IpAddr> {
 }
 
 /// The address in a GID, as RoCEv2 uses it; `None` for an empty one.
-#[must_use]
 pub fn address(gid: &[u8; 16]) -> Option<IpAddr> {
     let address = Ipv6Addr::from(*gid);
     (!address.is_unspecified()).then(|| address.to_canonical())

@@ -20,7 +20,6 @@ impl Uplink {
     pub const ALL: [Self; 2] = [Self::Rail0, Self::Rail1];
 
     /// Index of the uplink: 0 or 1.
-    #[must_use]
     pub const fn index(self) -> usize {
         match self {
             Self::Rail0 => 0,
@@ -29,7 +28,6 @@ impl Uplink {
     }
 
     /// The interface's name on the observed host.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rail0 => "rail0",
@@ -91,7 +89,6 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Headers of packets in a direction.
-    #[must_use]
     pub(super) fn route(&self, direction: Direction) -> &Route {
         match direction {
             Direction::Egress => &self.out,
@@ -100,7 +97,6 @@ impl Connection {
     }
 
     /// The queue pair that packets in a direction go to.
-    #[must_use]
     pub(super) fn dest_qp(&self, direction: Direction) -> u32 {
         match direction {
             Direction::Egress => self.remote_qp,
@@ -109,7 +105,6 @@ impl Connection {
     }
 
     /// The direction of data.
-    #[must_use]
     pub(super) fn data(&self) -> Direction {
         match self.role {
             Role::Sends => Direction::Egress,
@@ -118,7 +113,6 @@ impl Connection {
     }
 
     /// The direction of acknowledgements and CNPs.
-    #[must_use]
     pub(super) fn answers(&self) -> Direction {
         match self.role {
             Role::Sends => Direction::Ingress,
@@ -128,7 +122,6 @@ impl Connection {
 }
 
 /// Source and destination of packets in a direction.
-#[must_use]
 pub(super) fn ends(route: &Route) -> (IpAddr, IpAddr) {
     match route.addresses {
         Addresses::V4(src, dst) => (src.into(), dst.into()),
@@ -137,7 +130,6 @@ pub(super) fn ends(route: &Route) -> (IpAddr, IpAddr) {
 }
 
 /// Both jobs' connections: the first [`PER_JOB`] are [`TrainingJob::Spread`].
-#[must_use]
 pub(super) fn connections() -> Vec<Connection> {
     (0..2 * PER_JOB).map(connection).collect()
 }
@@ -189,7 +181,6 @@ fn connection(index: usize) -> Connection {
 }
 
 /// Address of this host.
-#[must_use]
 pub(super) const fn host() -> Ipv4Addr {
     HOST
 }
@@ -202,13 +193,11 @@ const fn last_octet(uplink: Uplink) -> u8 {
 }
 
 /// The MAC address of this host's port.
-#[must_use]
 pub(super) const fn host_mac(uplink: Uplink) -> [u8; 6] {
     [0x02, 0x00, 0x0A, 0x28, 0x01, 0x10 + last_octet(uplink)]
 }
 
 /// The MAC address of the switch at its other end.
-#[must_use]
 pub(super) const fn switch_mac(uplink: Uplink) -> [u8; 6] {
     [0x02, 0x00, 0x0A, 0x28, 0x01, 0xF0 + last_octet(uplink)]
 }

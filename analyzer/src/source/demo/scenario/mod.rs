@@ -52,7 +52,6 @@ impl Episode {
         [Self::Healthy, Self::Congestion, Self::Loss, Self::SlowReceiver, Self::BadHashing];
 
     /// A title for the screen.
-    #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
             Self::Healthy => "healthy training steps",
@@ -171,7 +170,6 @@ impl PartialOrd for Plan {
 
 impl Scenario {
     /// The traffic of `seed`, with a cycle of this length (at least five seconds).
-    #[must_use]
     pub fn new(seed: u64, cycle: Duration) -> Self {
         let connections = fabric::connections();
         Self {
@@ -186,26 +184,22 @@ impl Scenario {
     }
 
     /// The episode at a time, in nanoseconds since the start.
-    #[must_use]
     pub fn episode_at(&self, at_ns: u64) -> Episode {
         self.clock.episode(at_ns / self.clock.step_ns).0
     }
 
     /// The length of an episode.
-    #[must_use]
     pub fn episode_length(&self) -> Duration {
         Duration::from_nanos(self.clock.step_ns.saturating_mul(self.clock.steps_per_episode))
     }
 
     /// The length of a cycle.
-    #[must_use]
     pub fn round(&self) -> Duration {
         let steps = self.clock.steps_per_episode * Episode::ALL.len() as u64;
         Duration::from_nanos(self.clock.step_ns.saturating_mul(steps))
     }
 
     /// The ground truth of the frames handed out so far.
-    #[must_use]
     pub fn truth(&self) -> &Truth {
         &self.truth
     }

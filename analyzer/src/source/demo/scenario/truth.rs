@@ -143,7 +143,6 @@ impl Truth {
     }
 
     /// The sum over all flows.
-    #[must_use]
     pub fn total(&self) -> FlowTruth {
         let mut sum = FlowTruth::default();
         for flow in self.flows.values() {

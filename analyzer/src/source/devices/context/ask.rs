@@ -149,7 +149,6 @@ struct Qp {
 
 impl Asker {
     /// An asker with at most `per_second` queries per second; 0 disables queries.
-    #[must_use]
     pub fn new(per_second: u32) -> Self {
         Self { per_second, cost: Cost { per_second, ..Cost::default() }, ..Self::default() }
     }
@@ -161,7 +160,6 @@ impl Asker {
     }
 
     /// True if the firmware of a device can be queried.
-    #[must_use]
     pub fn reaches(&self, device: &str) -> bool {
         self.firmware.as_ref().is_some_and(|firmware| firmware.reaches(device))
     }
@@ -172,7 +170,6 @@ impl Asker {
     }
 
     /// True if there is something to query.
-    #[must_use]
     pub fn is_active(&self) -> bool {
         let is_open =
             |device: &String| self.devices.get(device).is_none_or(|device| device.refused.is_none());
@@ -180,7 +177,6 @@ impl Asker {
     }
 
     /// True if queries are enabled, whether or not there are queue pairs.
-    #[must_use]
     pub const fn may_ask(&self) -> bool {
         self.per_second > 0
     }
@@ -247,7 +243,6 @@ impl Asker {
     }
 
     /// True if a context of this queue pair was read.
-    #[must_use]
     pub fn has_read(&self, device: &str, lqpn: u32) -> bool {
         self.qps.get(&(device.to_owned(), lqpn)).is_some_and(|qp| qp.progress.is_some())
     }

@@ -37,7 +37,6 @@ impl Table {
     }
 
     /// The columns in the order of the choice: those shown, then the others.
-    #[must_use]
     pub fn column_choice(&self, view: &View) -> Vec<(&'static Column, bool)> {
         let mut shown = self.columns.clone();
         if shown.is_empty() {

@@ -34,7 +34,6 @@ pub enum Group {
 
 impl Group {
     /// The one that nobody chose: a queue pair that several taps see is one row.
-    #[must_use]
     pub const fn automatic(taps: bool) -> Self {
         if taps { Self::Taps } else { Self::None }
     }
@@ -52,7 +51,6 @@ impl Group {
     }
 
     /// Name of a row's subject.
-    #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
             Self::None | Self::Taps => "queue pair",
@@ -218,7 +216,6 @@ impl Groups {
     }
 
     /// Sum of the queue pairs of group number `at`: each packet once, or on each link its own packets.
-    #[must_use]
     pub fn sum(&self, at: usize, cx: Context<'_>, overlap: &Overlap) -> Option<GroupRow> {
         let group = self.all.get(at)?;
         if let Some(kept) = group.kept {
@@ -310,19 +307,16 @@ impl Groups {
     }
 
     /// Number of groups.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
     /// True if queue pairs are not grouped, or there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
     /// Queue pairs in all groups, by direction.
-    #[must_use]
     pub fn flows(&self) -> usize {
         self.all.iter().map(|group| group.flows as usize).sum()
     }

@@ -118,7 +118,6 @@ impl Table {
     }
 
     /// The columns that the table has now: those of queue pairs, or of groups.
-    #[must_use]
     pub fn visible_columns(&self, view: &View) -> Vec<FittedColumn> {
         match self.group {
             Group::None => self.columns(view),

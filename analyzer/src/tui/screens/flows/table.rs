@@ -48,14 +48,12 @@ pub struct Table {
 
 impl Table {
     /// The state that the options ask for.
-    #[must_use]
     pub fn new(options: &Options) -> Self {
         let (sort, columns) = (options.sort.unwrap_or_default(), options.columns.clone());
         Self { sort, own_columns: columns.clone(), columns, ..Self::default() }
     }
 
     /// True if rows keep their places: while the user looks at one.
-    #[must_use]
     pub(in crate::tui) fn keeps_places(&self, view: &View) -> bool {
         view.selected.is_some() && !self.follow && self.group == Group::None
     }
@@ -145,7 +143,6 @@ impl Table {
     }
 
     /// Queue pairs shown, and all there are: rows, or in groups each of them once.
-    #[must_use]
     pub fn queue_pairs(&self, view: &View) -> (usize, usize) {
         let grouped = self.groups.flows();
         match self.group {
@@ -160,14 +157,12 @@ impl Table {
     }
 
     /// Sum of group number `at`.
-    #[must_use]
     pub fn group_sum(&self, view: &View, at: usize) -> Option<GroupRow> {
         let data = view.data.as_ref()?;
         self.groups.sum(at, data.context(), &data.paths.overlap)
     }
 
     /// The columns of queue pairs, as they fit.
-    #[must_use]
     pub fn columns(&self, view: &View) -> Vec<column::FittedColumn> {
         self.columns_in(view, view.layout().inner().width)
     }
@@ -178,13 +173,11 @@ impl Table {
     }
 
     /// Title of the column that rows are sorted by.
-    #[must_use]
     pub fn sorted_by(&self) -> &'static str {
         column::column(self.sort.by).title
     }
 
     /// The queue pair in row number `at`; the first of a group.
-    #[must_use]
     pub fn id_at(&self, at: usize, model: &Model) -> Option<Identity> {
         let index = *self.order.get(at)?;
         match self.group {

@@ -50,7 +50,6 @@ pub struct Retransmissions(Map<FlowKey, (u64, Option<Retransmission>)>);
 
 impl Retransmissions {
     /// Those of these flows.
-    #[must_use]
     pub fn of(sample: &Sample, flows: &[FlowKey]) -> Self {
         let loss = sample.metrics.loss.as_ref();
         let flows: Set<&FlowKey> = flows.iter().collect();
@@ -133,7 +132,6 @@ impl Log {
     }
 
     /// The flows with gaps whose senders may still retransmit.
-    #[must_use]
     pub fn unsettled(&self) -> Vec<FlowKey> {
         let recent = self.entries.iter().rev().take(JOIN_AMONG).filter(|entry| entry.is_gap());
         recent
@@ -186,13 +184,11 @@ impl Log {
 
 impl EntryAt<'_> {
     /// NAKs that answer gaps of the entry.
-    #[must_use]
     pub const fn naks(&self) -> u64 {
         self.state.naks
     }
 
     /// Packets that the sender retransmitted since the first gap, as far as that was known at a time.
-    #[must_use]
     pub fn retransmitted(&self, time_ns: Option<u64>) -> Option<u64> {
         let known = self
             .entry
@@ -203,7 +199,6 @@ impl EntryAt<'_> {
     }
 
     /// A gap in few letters at a time: `3 PSN, NAK, GBN 23`; `None` for other entries.
-    #[must_use]
     pub fn brief(&self, time_ns: Option<u64>) -> Option<String> {
         if !self.entry.is_gap() {
             return None;
@@ -226,7 +221,6 @@ impl EntryAt<'_> {
     }
 
     /// The entry in words at a time: the latest event, and what belongs to it.
-    #[must_use]
     pub fn text(&self, time_ns: Option<u64>) -> String {
         let retransmitted = self.retransmitted(time_ns);
         if !self.entry.is_gap() || (self.naks() == 0 && retransmitted.is_none()) {
