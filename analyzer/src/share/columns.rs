@@ -107,6 +107,17 @@ const fn nic(unit: Unit, name: &'static str, help: &'static str) -> Column {
     of(unit, name, "", help)
 }
 
+/// The same where the field of the report has its name.
+macro_rules! nic {
+    ($unit:ident, $name:literal, $help:literal, |$qp:ident| $value:expr) => {
+        Column {
+            of_qp: |_, $qp| $value,
+            source: concat!("devices[].qps[].", $name),
+            ..nic(Unit::$unit, $name, $help)
+        }
+    };
+}
+
 fn address(address: Option<std::net::IpAddr>) -> Value {
     address.map(|address| address.to_string()).into()
 }
@@ -375,65 +386,22 @@ pub(crate) const COLUMNS: &[Column] = &[
         source: "devices[].port",
         ..nic(Unit::Id, "port", "its port")
     },
-    Column {
-        of_qp: |_, qp| name(qp.kind),
-        source: "devices[].qps[].kind",
-        ..nic(Unit::Text, "kind", "transport")
-    },
-    Column {
-        of_qp: |_, qp| name(qp.state),
-        source: "devices[].qps[].state",
-        ..nic(Unit::Text, "state", "state at the latest reading")
-    },
-    Column {
-        of_qp: |_, qp| qp.control.udp_port.into(),
-        source: "devices[].qps[].udp_port",
-        ..nic(Unit::Id, "udp_port", "UDP source port of its packets")
-    },
-    Column {
-        of_qp: |_, qp| qp.plane.into(),
-        source: "devices[].qps[].plane",
-        ..nic(Unit::Id, "plane", "plane of a multi-plane port, from 1")
-    },
-    Column {
-        of_qp: |_, qp| qp.bond_port.into(),
-        source: "devices[].qps[].bond_port",
-        ..nic(Unit::Id, "bond_port", "port of the bond, from 1")
-    },
-    Column {
-        of_qp: |_, qp| qp.control.timeout_ns.into(),
-        source: "devices[].qps[].timeout_ns",
-        ..nic(Unit::Nanoseconds, "timeout_ns", "transport timeout; 0: never")
-    },
-    Column {
-        of_qp: |_, qp| qp.control.retry_cnt.into(),
-        source: "devices[].qps[].retry_cnt",
-        ..nic(Unit::Count, "retry_cnt", "retries after a timeout or a sequence error")
-    },
-    Column {
-        of_qp: |_, qp| qp.control.rnr_retry.into(),
-        source: "devices[].qps[].rnr_retry",
-        ..nic(Unit::Count, "rnr_retry", "retries after an RNR NAK; 7: no limit")
-    },
-    Column {
-        of_qp: |_, qp| qp.sent_packets.into(),
-        source: "devices[].qps[].sent_packets",
-        ..nic(Unit::Count, "sent_packets", "PSNs taken by its requests")
-    },
-    Column {
-        of_qp: |_, qp| qp.received_packets.into(),
-        source: "devices[].qps[].received_packets",
-        ..nic(Unit::Count, "received_packets", "PSNs of the requests that it received")
-    },
-    Column {
-        of_qp: |_, qp| qp.ambiguous_readings.into(),
-        source: "devices[].qps[].ambiguous_readings",
-        ..nic(
-            Unit::Count,
-            "ambiguous_readings",
-            "readings since the previous one of which its PSN may have wrapped: above 0 its packets are lower bounds",
-        )
-    },
+    nic!(Text, "kind", "transport", |qp| name(qp.kind)),
+    nic!(Text, "state", "state at the latest reading", |qp| name(qp.state)),
+    nic!(Id, "udp_port", "UDP source port of its packets", |qp| qp.control.udp_port.into()),
+    nic!(Id, "plane", "plane of a multi-plane port, from 1", |qp| qp.plane.into()),
+    nic!(Id, "bond_port", "port of the bond, from 1", |qp| qp.bond_port.into()),
+    nic!(Nanoseconds, "timeout_ns", "transport timeout; 0: never", |qp| qp.control.timeout_ns.into()),
+    nic!(Count, "retry_cnt", "retries after a timeout or a sequence error", |qp| qp.control.retry_cnt.into()),
+    nic!(Count, "rnr_retry", "retries after an RNR NAK; 7: no limit", |qp| qp.control.rnr_retry.into()),
+    nic!(Count, "sent_packets", "PSNs taken by its requests", |qp| qp.sent_packets.into()),
+    nic!(Count, "received_packets", "PSNs of the requests that it received", |qp| qp.received_packets.into()),
+    nic!(
+        Count,
+        "ambiguous_readings",
+        "readings since the previous one of which its PSN may have wrapped: above 0 its packets are lower bounds",
+        |qp| qp.ambiguous_readings.into()
+    ),
     Column {
         of_qp: |_, qp| qp.in_flight.into(),
         source: "devices[].qps[].in_flight",
@@ -443,39 +411,23 @@ pub(crate) const COLUMNS: &[Column] = &[
             "packets sent and not acknowledged at the latest reading of its context",
         )
     },
-    Column {
-        of_qp: |_, qp| qp.stuck_ns.into(),
-        source: "devices[].qps[].stuck_ns",
-        ..nic(
-            Unit::Nanoseconds,
-            "stuck_ns",
-            "time for which packets have been in flight without one being acknowledged",
-        )
-    },
-    Column {
-        of_qp: |_, qp| qp.retries_used.into(),
-        source: "devices[].qps[].retries_used",
-        ..nic(Unit::Count, "retries_used", "retries in use then")
-    },
-    Column {
-        of_qp: |_, qp| qp.rnr_retries_used.into(),
-        source: "devices[].qps[].rnr_retries_used",
-        ..nic(Unit::Count, "rnr_retries_used", "RNR retries in use then")
-    },
-    Column {
-        of_qp: |_, qp| qp.sequence_errors.into(),
-        source: "devices[].qps[].sequence_errors",
-        ..nic(Unit::Count, "sequence_errors", "sequence-error NAKs of the port that are attributed to it")
-    },
-    Column {
-        of_qp: |_, qp| name(qp.attribution),
-        source: "devices[].qps[].attribution",
-        ..nic(
-            Unit::Text,
-            "attribution",
-            "how sure timeouts and sequence_errors of the port are its own: certain or likely",
-        )
-    },
+    nic!(
+        Nanoseconds,
+        "stuck_ns",
+        "time for which packets have been in flight without one being acknowledged",
+        |qp| qp.stuck_ns.into()
+    ),
+    nic!(Count, "retries_used", "retries in use then", |qp| qp.retries_used.into()),
+    nic!(Count, "rnr_retries_used", "RNR retries in use then", |qp| qp.rnr_retries_used.into()),
+    nic!(Count, "sequence_errors", "sequence-error NAKs of the port that are attributed to it", |qp| {
+        qp.sequence_errors.into()
+    }),
+    nic!(
+        Text,
+        "attribution",
+        "how sure timeouts and sequence_errors of the port are its own: certain or likely",
+        |qp| name(qp.attribution)
+    ),
     Column {
         of_qp: |_, qp| qp.control.created_ns.into(),
         source: "devices[].qps[].created_ns",

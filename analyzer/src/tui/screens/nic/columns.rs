@@ -42,20 +42,17 @@ const fn word(
     Column { name, title, help, width, rank, right: false, text, value }
 }
 
+/// A column whose cell is the text of its value.
+macro_rules! same {
+    ($column:ident, $names:expr, $place:expr, |$row:ident| $value:expr) => {
+        $column($names, $place, |$row| $value.map(|value| value.to_string()), |$row| json!($value))
+    };
+}
+
 /// All columns, from left to right.
 pub(in crate::tui) const COLUMNS: [Column; 23] = [
-    figure(
-        ("lqpn", "QP", "queue pair number on this host"),
-        (8, 0),
-        |row| Some(row.qp.lqpn.to_string()),
-        |row| json!(row.qp.lqpn),
-    ),
-    figure(
-        ("rqpn", "PEER QP", "queue pair number at the other end"),
-        (8, 1),
-        |row| row.qp.rqpn.map(|qpn| qpn.to_string()),
-        |row| json!(row.qp.rqpn),
-    ),
+    same!(figure, ("lqpn", "QP", "queue pair number on this host"), (8, 0), |row| Some(row.qp.lqpn)),
+    same!(figure, ("rqpn", "PEER QP", "queue pair number at the other end"), (8, 1), |row| row.qp.rqpn),
     word(
         ("kind", "TYPE", "transport: RC, UC, UD …"),
         (4, 16),
@@ -80,48 +77,20 @@ pub(in crate::tui) const COLUMNS: [Column; 23] = [
         |row| Some(row.label()),
         |row| json!(row.label()),
     ),
-    word(
-        ("src", "FROM", "address on this host"),
-        (15, 17),
-        |row| row.qp.control.src.map(|ip| ip.to_string()),
-        |row| json!(row.qp.control.src),
-    ),
-    word(
-        ("dst", "TO", "address of the other end"),
-        (15, 4),
-        |row| row.qp.control.dst.map(|ip| ip.to_string()),
-        |row| json!(row.qp.control.dst),
-    ),
-    figure(
-        ("udp_port", "UDP", "UDP source port, which ECMP hashes"),
-        (5, 11),
-        |row| row.qp.control.udp_port.map(|port| port.to_string()),
-        |row| json!(row.qp.control.udp_port),
-    ),
-    figure(
-        ("dscp", "DSCP", "DSCP of its packets"),
-        (4, 12),
-        |row| row.qp.control.dscp.map(|dscp| dscp.to_string()),
-        |row| json!(row.qp.control.dscp),
-    ),
-    figure(
-        ("path_mtu", "MTU", "path MTU in bytes"),
-        (4, 18),
-        |row| row.qp.control.path_mtu.map(|mtu| mtu.to_string()),
-        |row| json!(row.qp.control.path_mtu),
-    ),
+    same!(word, ("src", "FROM", "address on this host"), (15, 17), |row| row.qp.control.src),
+    same!(word, ("dst", "TO", "address of the other end"), (15, 4), |row| row.qp.control.dst),
+    same!(figure, ("udp_port", "UDP", "UDP source port, which ECMP hashes"), (5, 11), |row| {
+        row.qp.control.udp_port
+    }),
+    same!(figure, ("dscp", "DSCP", "DSCP of its packets"), (4, 12), |row| row.qp.control.dscp),
+    same!(figure, ("path_mtu", "MTU", "path MTU in bytes"), (4, 18), |row| row.qp.control.path_mtu),
     figure(
         ("timeout_ns", "TIMEOUT", "transport timeout, as set"),
         (10, 14),
         |row| row.qp.control.timeout_ns.map(timeout),
         |row| json!(row.qp.control.timeout_ns),
     ),
-    figure(
-        ("retry_cnt", "RETRY", "retry count, as set"),
-        (5, 15),
-        |row| row.qp.control.retry_cnt.map(|count| count.to_string()),
-        |row| json!(row.qp.control.retry_cnt),
-    ),
+    same!(figure, ("retry_cnt", "RETRY", "retry count, as set"), (5, 15), |row| row.qp.control.retry_cnt),
     figure(
         (
             "tx_packets_per_s",
@@ -150,12 +119,9 @@ pub(in crate::tui) const COLUMNS: [Column; 23] = [
         |row| row.qp.stuck_ns.map(stuck),
         |row| json!(row.qp.stuck_ns),
     ),
-    figure(
-        ("retries_used", "USED", "retries used up for the packet that waits"),
-        (4, 10),
-        |row| row.qp.retries_used.map(|n| n.to_string()),
-        |row| json!(row.qp.retries_used),
-    ),
+    same!(figure, ("retries_used", "USED", "retries used up for the packet that waits"), (4, 10), |row| {
+        row.qp.retries_used
+    }),
     figure(
         ("timeouts", "TMOUTS", "timeouts attributed to the queue pair, at most"),
         (6, 20),
