@@ -188,20 +188,11 @@ pub fn deth(qkey: u32, src_qp: u32) -> Vec<u8> {
     [qkey.to_be_bytes(), (src_qp & 0xFF_FFFF).to_be_bytes()].concat()
 }
 
-/// CRC-32 of IEEE 802.3, bit by bit.
+/// CRC-32 of IEEE 802.3.
 pub fn crc32(bytes: &[u8]) -> u32 {
-    let mut crc = u32::MAX;
-    for byte in bytes {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            let carry = crc & 1;
-            crc >>= 1;
-            if carry == 1 {
-                crc ^= 0xEDB8_8320;
-            }
-        }
-    }
-    !crc
+    let mut crc = flate2::Crc::new();
+    crc.update(bytes);
+    crc.sum()
 }
 
 /// The network layer's fields.

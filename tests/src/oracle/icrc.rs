@@ -1,4 +1,4 @@
-//! The invariant CRC of a RoCE packet, bit by bit.
+//! The invariant CRC of a RoCE packet.
 //!
 //! Written from the definition without regard to speed, and independent of the parser under test: CRC-32 (reflected
 //! polynomial 0xEDB88320) over eight bytes of ones, the network header with everything a router may rewrite set to

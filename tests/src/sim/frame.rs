@@ -1,5 +1,7 @@
 //! Encodes packets as frames.
 
+use flate2::Crc;
+
 use super::packet::{Body, CE, Packet, op};
 
 /// Address of a host.
@@ -271,35 +273,18 @@ fn icrc(packet: &[u8], v6: bool) -> u32 {
     // UDP checksum; FECN, BECN and reserved bits of the BTH.
     head[8 + ip + 6..8 + ip + 8].fill(0xFF);
     head[8 + ip + 12] = 0xFF;
-    !head[..8 + len].iter().chain(&packet[len..]).fold(u32::MAX, |crc, byte| feed(crc, *byte))
+    let mut crc = Crc::new();
+    crc.update(&head[..8 + len]);
+    crc.update(&packet[len..]);
+    crc.sum()
 }
 
 /// The same for an InfiniBand packet without GRH, from its LRH: the virtual lane may change.
 fn icrc_local(packet: &[u8]) -> u32 {
-    let changes = |(at, byte): (usize, &u8)| match at {
-        0 => byte | 0xF0,
-        12 => 0xFF,
-        _ => *byte,
-    };
-    !packet.iter().enumerate().map(changes).fold(u32::MAX, feed)
+    let mut masked = packet.to_vec();
+    masked[0] |= 0xF0;
+    masked[12] = 0xFF;
+    let mut crc = Crc::new();
+    crc.update(&masked);
+    crc.sum()
 }
-
-fn feed(crc: u32, byte: u8) -> u32 {
-    CRC[usize::from(crc as u8 ^ byte)] ^ (crc >> 8)
-}
-
-/// Table of the reflected CRC-32 of Ethernet.
-const CRC: [u32; 256] = {
-    let mut table = [0; 256];
-    let mut at = 0;
-    while at < 256 {
-        let (mut crc, mut bit) = (at as u32, 0);
-        while bit < 8 {
-            crc = if crc & 1 == 1 { crc >> 1 ^ 0xEDB8_8320 } else { crc >> 1 };
-            bit += 1;
-        }
-        table[at] = crc;
-        at += 1;
-    }
-    table
-};
