@@ -12,7 +12,6 @@ use rocescope_common::wire::opcode::Name;
 use crate::analysis::fixtures::{START, cnps, counter, everything, key, link, sample, stats, tuple, words};
 use crate::analysis::{Ecn, Facts, Flow, Opcode, Options, Port, Spread, unknown_names};
 use crate::metrics::traffic::bins::{Bin, BinTotals};
-use crate::metrics::traffic::flowlets::Flowlets;
 use crate::metrics::traffic::{LinkTraffic, Traffic};
 use crate::report::{Report, json, text};
 use crate::sample::{Direction, Extra, LinkSample, PeerKey, Retired, RetiredTuple, Sample, Stats};
@@ -349,16 +348,7 @@ fn imbalance_over_time() {
     };
     let mut sample = sample(vec![link("up0", None), link("up1", None), link("up2", None)], vec![]);
     let start = 1_763_000_000_000 / 256 * 256;
-    let traffic = |links| Traffic {
-        bin_ns: 1_000_000,
-        end_ns: None,
-        links,
-        pairs: vec![],
-        targets: vec![],
-        left_out: 0,
-        kinds: None,
-        flowlets: Flowlets::default(),
-    };
+    let traffic = |links| Traffic { bin_ns: 1_000_000, links, ..Traffic::default() };
     let groups = vec![vec!["up0".to_owned(), "up1".to_owned()]];
     let options = Options { groups, ..Options::default() };
     let over_time = |sample: &Sample| Facts::of(sample, &options).imbalance[0].over_time;

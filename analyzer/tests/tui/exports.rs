@@ -2,7 +2,6 @@
 
 use super::*;
 use rocescope::metrics::traffic::bins::Binner;
-use rocescope::metrics::traffic::flowlets::Flowlets;
 use rocescope::metrics::traffic::{LinkTraffic, Traffic};
 use rocescope::tui::export::ExportTable;
 use serde_json::{Value, json};
@@ -122,16 +121,8 @@ fn with_bins() -> App {
     let mut app = app(&World::sick(), USUAL);
     let mut sample = World::sick().at(4);
     let bursts = LinkTraffic { bursts: binner.bursts(BIN), ..LinkTraffic::default() };
-    sample.metrics.traffic = Some(Arc::new(Traffic {
-        bin_ns: BIN,
-        end_ns: None,
-        links: vec![bursts],
-        pairs: Vec::new(),
-        targets: Vec::new(),
-        left_out: 0,
-        kinds: None,
-        flowlets: Flowlets::default(),
-    }));
+    sample.metrics.traffic =
+        Some(Arc::new(Traffic { bin_ns: BIN, links: vec![bursts], ..Traffic::default() }));
     app.on_sample(Arc::new(sample));
     app
 }

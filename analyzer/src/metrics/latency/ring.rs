@@ -24,9 +24,13 @@ enum Samples {
 const FEW: usize = 14;
 const _: () = assert!(size_of::<Samples>() == 16 && BUCKETS <= 256);
 
-impl Samples {
-    const NONE: Self = Self::Few { len: 0, buckets: [0; FEW] };
+impl Default for Samples {
+    fn default() -> Self {
+        Self::Few { len: 0, buckets: [0; FEW] }
+    }
+}
 
+impl Samples {
     fn histogram(&self) -> Histogram {
         match self {
             Self::Few { len, buckets } => {
@@ -65,7 +69,7 @@ impl Samples {
 }
 
 /// Outstanding requests and times of one flow.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Ring {
     head: u32,
     tail: u32,
@@ -86,24 +90,6 @@ pub(super) struct Ring {
 
 /// Cells of a flow at its first request.
 const FIRST_CELLS: usize = 4;
-
-impl Default for Ring {
-    fn default() -> Self {
-        Self {
-            head: 0,
-            tail: 0,
-            cells: Vec::new(),
-            messages: Vec::new(),
-            reading: 0,
-            ambiguous: 0,
-            full: 0,
-            max_ns: [0; CLASSES],
-            samples: [Samples::NONE; CLASSES],
-            completion_max_ns: [0; COMPLETIONS],
-            completions: [Samples::NONE; COMPLETIONS],
-        }
-    }
-}
 
 impl Ring {
     /// Number of outstanding requests that can still be timed.

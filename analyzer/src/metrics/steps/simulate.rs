@@ -127,13 +127,10 @@ impl Wire {
         let link = LinkTraffic { bursts: None, frame_sizes: None, last_ns, lost: Counter::default() };
         Traffic {
             bin_ns: MS,
-            end_ns: None,
             links: vec![link; links.max(2)],
             pairs: pairs.pairs().to_vec(),
-            targets: Vec::new(),
-            left_out: 0,
-            kinds: None,
             flowlets: all,
+            ..Traffic::default()
         }
     }
 }

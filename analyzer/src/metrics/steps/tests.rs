@@ -40,7 +40,6 @@ fn traffic(flowlets: &[(u32, u32, u64, u64, u64)], window_end_ms: u64) -> Traffi
     }
     Traffic {
         bin_ns: MS,
-        end_ns: None,
         links: vec![LinkTraffic {
             bursts: None,
             frame_sizes: None,
@@ -48,10 +47,8 @@ fn traffic(flowlets: &[(u32, u32, u64, u64, u64)], window_end_ms: u64) -> Traffi
             lost: Counter::default(),
         }],
         pairs: pairs.pairs().to_vec(),
-        targets: Vec::new(),
-        left_out: 0,
-        kinds: None,
         flowlets: all,
+        ..Traffic::default()
     }
 }
 

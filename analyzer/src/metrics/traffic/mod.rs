@@ -345,7 +345,7 @@ impl Default for LinkTraffic {
 }
 
 /// The figures at a moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Traffic {
     /// Length of a bin.
     pub bin_ns: u64,

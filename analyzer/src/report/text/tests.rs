@@ -189,17 +189,8 @@ fn requests_that_are_not_timed_are_counted_by_reason() {
 /// The reaction to CNPs is unknown for a flow whose reverse flow is unknown.
 #[test]
 fn a_column_that_is_unknown_for_all_flows_becomes_a_line() {
-    let cnp = |answers| crate::analysis::Cnp {
-        answers,
-        per_second: Some(5.0),
-        min_interval_ns: None,
-        delay_ns: None,
-        without_ce: None,
-        rate_before_bps: None,
-        rate_after_bps: None,
-        rate_window_ns: None,
-        rate_samples: None,
-    };
+    let cnp =
+        |answers| crate::analysis::Cnp { answers, per_second: Some(5.0), ..crate::analysis::Cnp::default() };
     let mut report = plain_report(&everything());
     report.facts.flows[2].cnp = Some(Box::new(cnp(None)));
     let page = text::text(&report, 120);

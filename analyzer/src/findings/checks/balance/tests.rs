@@ -8,7 +8,6 @@ use crate::ethernet::lldp::Neighbour;
 use crate::findings::tests::{found, found_on, severity};
 use crate::findings::{Finding, Severity};
 use crate::metrics::traffic::bins::{Bin, BinTotals};
-use crate::metrics::traffic::flowlets::Flowlets;
 use crate::metrics::traffic::{LinkTraffic, Traffic};
 use crate::sample::{Direction, PeerKey, Sample, SourceKind};
 
@@ -131,16 +130,8 @@ fn in_windows(packets: u64, carried: impl Fn(u64) -> [u64; 2]) -> Sample {
         let bursts = folded.bursts(1_000_000);
         LinkTraffic { bursts, frame_sizes: None, last_ns: None, lost: Counter::default() }
     };
-    sample.metrics.traffic = Some(Arc::new(Traffic {
-        bin_ns: 1_000_000,
-        end_ns: None,
-        links: vec![link(0), link(1)],
-        pairs: vec![],
-        targets: vec![],
-        left_out: 0,
-        kinds: None,
-        flowlets: Flowlets::default(),
-    }));
+    sample.metrics.traffic =
+        Some(Arc::new(Traffic { bin_ns: 1_000_000, links: vec![link(0), link(1)], ..Traffic::default() }));
     sample
 }
 
