@@ -9,7 +9,7 @@ use super::control::{CHECK_INTERVAL, Notices, stop_requested};
 use super::counters::{LatestReadings, Reader, RemovedPorts};
 use super::ras::RasReader;
 use crate::host::kernel::clock::{WallClock, monotonic_ns};
-use crate::host::net::select::Target;
+use crate::host::net::interface::Interface;
 use crate::host::read::queries::Kernel;
 use crate::sample::{Sample, SourceKind};
 use crate::source::devices::watch::Watch;
@@ -31,7 +31,12 @@ impl CountersOnly {
     ///
     /// # Errors
     /// If no counter can be read; the message includes `why`, the reason why packets are not available.
-    pub(super) fn start(mut config: Config, mut watch: Watch, targets: &[Target], why: &str) -> Result<Self> {
+    pub(super) fn start(
+        mut config: Config,
+        mut watch: Watch,
+        targets: &[Interface],
+        why: &str,
+    ) -> Result<Self> {
         let labels = watch.labels();
         let root = config.host.root()?;
         let start_ns = monotonic_ns();
@@ -47,7 +52,7 @@ impl CountersOnly {
         }
         let inputs = watch.inputs();
         let interfaces: Vec<(String, u32)> =
-            targets.iter().map(|target| (target.interface.name.clone(), target.interface.index)).collect();
+            targets.iter().map(|target| (target.name.clone(), target.index)).collect();
         let nccl = config.nccl_ras.take().and_then(RasReader::start);
         let host = std::mem::replace(&mut config.host, Box::new(Kernel));
         let reader = Reader::start(host, watch, &interfaces, config.interval, config.sample_posts)

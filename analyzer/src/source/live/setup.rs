@@ -9,8 +9,8 @@ use super::counters_only::CountersOnly;
 use super::source::{Loaded, Source};
 use crate::host::kernel::{Capability, KernelFacts, KernelVersion, PrivilegeNeeds, preflight};
 use crate::host::net::hook::TCX_SINCE;
-use crate::host::net::interface::{self, InterfaceKind};
-use crate::host::net::select::{self, Chosen, Target};
+use crate::host::net::interface::{self, Interface, InterfaceKind};
+use crate::host::net::select::{self, Chosen};
 use crate::host::process::pods;
 use crate::host::rdma::fwctl::Fwctl;
 use crate::host::read::sysfs::SysRoot;
@@ -111,7 +111,7 @@ pub(super) struct Visible {
     facts: KernelFacts,
     /// An error if privileges or kernel do not allow programs.
     fit: Result<(), HostError>,
-    targets: Vec<Target>,
+    targets: Vec<Interface>,
     /// Reasons why devices have no interface here.
     elsewhere: Vec<String>,
     /// Interfaces in other network namespaces, each with the option that watches it.
@@ -178,7 +178,7 @@ fn resolve(config: &Config) -> Result<(Chosen, Watch)> {
     let host_root = config.host.root()?;
     let devices = rdma::list(host_root.sys());
     let chosen = select::resolve(&config.interfaces, &all, &devices)?;
-    let names: Vec<String> = chosen.targets.iter().map(|target| target.interface.name.clone()).collect();
+    let names: Vec<String> = chosen.targets.iter().map(|target| target.name.clone()).collect();
     let without: Vec<String> = chosen.without_interface.iter().map(|(name, _)| name.clone()).collect();
     let mut watch = Watch::new(&host_root, config.host.ask(), &names, &without);
     watch.query_contexts(config.qp_queries);

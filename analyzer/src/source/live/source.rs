@@ -33,7 +33,6 @@ use crate::host::net::drops::{self, RxDrops};
 use crate::host::net::hook::{self, FRAGS_SINCE};
 use crate::host::net::interface::{self, Interface};
 use crate::host::net::netns::NetNs;
-use crate::host::net::select::Target;
 use crate::host::net::watch::LinkWatch;
 use crate::host::netlink::{Attrs, LinkHeader};
 use crate::host::read::queries::Kernel;
@@ -106,13 +105,13 @@ impl Loaded {
     /// If the kernel refuses.
     pub(super) fn attach(
         config: &Config,
-        targets: Vec<Target>,
+        targets: Vec<Interface>,
         kernel: Option<KernelVersion>,
     ) -> Result<Self> {
         // Needed only on kernels that charge BPF maps to RLIMIT_MEMLOCK; if it fails there, loading reports the
         // error.
         let _ = raise_memlock();
-        let mut options = LoadOptions::new(&targets.iter().map(|t| t.interface.index).collect::<Vec<_>>());
+        let mut options = LoadOptions::new(&targets.iter().map(|target| target.index).collect::<Vec<_>>());
         options.max_flows = config.max_flows;
         options.events = config.events;
         options.log_level = config.log_level;
@@ -132,9 +131,9 @@ impl Loaded {
         let mut attached = Vec::new();
         let mut interfaces = Vec::new();
         let planned = targets.into_iter().map(|target| {
-            let plan = hook::plan(config.hook, config.xdp_mode, &target.interface, kernel);
-            load(&mut programs, &target.interface, &plan);
-            (target.interface, plan)
+            let plan = hook::plan(config.hook, config.xdp_mode, &target, kernel);
+            load(&mut programs, &target, &plan);
+            (target, plan)
         });
         let planned: Vec<_> = planned.collect();
         let start_ns = monotonic_ns();

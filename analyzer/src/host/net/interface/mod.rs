@@ -196,24 +196,18 @@ pub struct Interface {
     pub admin_up: bool,
     /// Operational state of the interface.
     pub oper_state: OperState,
-    /// True if there is a carrier.
-    pub carrier: Option<bool>,
     /// Link speed in Mbit/s; `None` if unknown or sysfs was not read.
     pub speed_mbps: Option<u32>,
     /// Number of receive queues: those in use if sysfs was read, else those allocated.
     pub rx_queues: Option<u32>,
     /// MAC address; `None` for interfaces without one.
     pub mac: Option<[u8; 6]>,
-    /// Alias given by the administrator.
-    pub alias: Option<String>,
     /// Index of the bond, bridge, team or VRF of which it is a member.
     pub master: Option<u32>,
     /// Indices, in this namespace, of the interfaces on which it is stacked (VLAN parent, VXLAN underlay …).
     pub lower: Vec<u32>,
-    /// For a veth: index of its peer, in this namespace or in `peer_netns`.
+    /// For a veth: index of its peer, in this namespace or another.
     pub peer: Option<u32>,
-    /// Id in this namespace of the namespace of its peer or parent, if that is another.
-    pub peer_netns: Option<i32>,
     /// Bus address of the device to which the port belongs ("0000:3b:00.0").
     pub device: Option<String>,
     /// The attached XDP program.
@@ -231,19 +225,18 @@ impl Interface {
         let loopback = header.flags & flag(libc::IFF_LOOPBACK) != 0;
         let device = attrs.text(IFLA_PARENT_DEV_NAME);
         let kind = InterfaceKind::from_link(info_kind.as_deref(), loopback, device.is_some());
-        let peer_netns = attrs.i32(libc::IFLA_LINK_NETNSID);
+        let is_elsewhere = attrs.i32(libc::IFLA_LINK_NETNSID).is_some();
         // An interface refers to itself if it is not stacked; in another namespace the same number is another
         // interface.
-        let link = attrs
-            .u32(libc::IFLA_LINK)
-            .filter(|link| *link != 0 && (*link != header.index || peer_netns.is_some()));
+        let link =
+            attrs.u32(libc::IFLA_LINK).filter(|link| *link != 0 && (*link != header.index || is_elsewhere));
         let is_pair = matches!(kind, InterfaceKind::Veth | InterfaceKind::Netkit);
         let underlay = || {
             let data = info?.nested(libc::IFLA_INFO_DATA)?;
             data.u32(IFLA_VXLAN_LINK).filter(|link| *link != 0)
         };
         let mut lower = Vec::new();
-        if !is_pair && peer_netns.is_none() {
+        if !is_pair && !is_elsewhere {
             lower.extend(link);
             if kind == InterfaceKind::Vxlan {
                 lower.extend(underlay());
@@ -258,17 +251,14 @@ impl Interface {
             framing: Framing::from_hardware(header.hardware),
             admin_up: header.flags & flag(libc::IFF_UP) != 0,
             oper_state: attrs.u8(libc::IFLA_OPERSTATE).map_or(OperState::Unknown, OperState::from_code),
-            carrier: attrs.u8(libc::IFLA_CARRIER).map(|carrier| carrier != 0),
             speed_mbps: None,
             rx_queues: attrs.u32(libc::IFLA_NUM_RX_QUEUES),
             mac: (header.hardware == libc::ARPHRD_ETHER)
                 .then(|| attrs.get(libc::IFLA_ADDRESS)?.try_into().ok())
                 .flatten(),
-            alias: attrs.text(libc::IFLA_IFALIAS),
             master: attrs.u32(libc::IFLA_MASTER).filter(|master| *master != 0),
             lower,
             peer: link.filter(|_| is_pair),
-            peer_netns,
             device,
             xdp: attrs.nested(libc::IFLA_XDP).and_then(attached_xdp),
             kind,

@@ -5,20 +5,11 @@ use super::stack;
 use crate::host::error::{HostError, Result};
 use crate::host::rdma::RdmaDevice;
 
-/// An interface to attach to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
-    /// Interface to watch.
-    pub interface: Interface,
-    /// The RDMA devices that use it, by name.
-    pub rdma_devices: Vec<String>,
-}
-
 /// The interfaces and devices that `-i` selects on this host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Chosen {
     /// Interfaces to attach to.
-    pub targets: Vec<Target>,
+    pub targets: Vec<Interface>,
     /// RDMA devices without an interface here, whose counters can still be read: name and reason.
     pub without_interface: Vec<(String, String)>,
 }
@@ -92,18 +83,14 @@ pub fn resolve(wanted: &[String], interfaces: &[Interface], rdma: &[RdmaDevice])
             pair.upper, pair.lower, pair.relation
         )));
     }
-    let target = |position: usize| {
-        let interface = interfaces[position].clone();
-        let rdma_devices = users(&interface.name, rdma);
-        Target { interface, rdma_devices }
-    };
+    let target = |position: usize| interfaces[position].clone();
     Ok(Chosen { targets: chosen.into_iter().map(target).collect(), without_interface })
 }
 
 /// Notices about the selected interfaces before any packet arrives.
-pub fn notes(targets: &[Target]) -> Vec<String> {
+pub fn notes(targets: &[Interface]) -> Vec<String> {
     let mut notes = Vec::new();
-    for Target { interface, .. } in targets {
+    for interface in targets {
         let name = &interface.name;
         if !interface.admin_up {
             notes.push(format!("{name} is down: it receives no packets until `ip link set {name} up`"));

@@ -19,7 +19,6 @@ const DEV_INDEX: u16 = 1;
 const DEV_NAME: u16 = 2;
 const PORT_INDEX: u16 = 3;
 const FW_VERSION: u16 = 5;
-const DEV_NODE_TYPE: u16 = 14;
 const RES_QP: u16 = 19;
 const RES_QP_ENTRY: u16 = 20;
 const RES_LQPN: u16 = 21;
@@ -147,8 +146,6 @@ pub struct Device {
     pub protocol: Option<String>,
     /// Kind of software device: `rxe`, `siw`.
     pub link_type: Option<String>,
-    /// `RDMA_NODE_*`: 1 channel adapter, 4 iWARP, 7 unspecified (EFA).
-    pub node_type: Option<u8>,
 }
 
 impl Device {
@@ -161,7 +158,6 @@ impl Device {
             firmware: attrs.text(FW_VERSION),
             protocol: attrs.text(DEV_PROTOCOL),
             link_type: attrs.text(LINK_TYPE),
-            node_type: attrs.u8(DEV_NODE_TYPE),
         })
     }
 }
