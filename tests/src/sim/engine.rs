@@ -122,7 +122,8 @@ impl World {
         index
     }
 
-    /// Runs until no event is left, or until `end`.
+    /// Runs until no event is left, or until `end`. A scenario that says nothing of the outcome leaves that to the
+    /// laboratory.
     pub(crate) fn run(&mut self) {
         while let Some(Reverse((ns, sequence))) = self.queue.pop() {
             if ns > self.end {

@@ -164,6 +164,7 @@ impl Scenario {
         let (vary, snap) = (world.vary.clone(), world.snap);
         let mut lab = Lab::new(world);
         (self.build)(&mut lab);
+        lab.world.run();
         lab.truth.facts = lab.world.facts.clone();
         let files = lab.write(folder)?;
         let baseline = match lab.baseline {
@@ -172,6 +173,7 @@ impl Scenario {
                 (world.vary, world.snap) = (vary, snap);
                 let mut before = Lab::new(world);
                 build(&mut before);
+                before.world.run();
                 Some((before.write(&folder.join("baseline"))?, before.options))
             }
             None => None,

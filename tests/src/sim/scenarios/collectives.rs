@@ -32,13 +32,11 @@ fn compute(ns: u64) -> Compute {
 fn at_switch(lab: &mut Lab, hosts: usize, ms: u64) {
     ring(lab, hosts, 24, compute(ms * MS));
     lab.world.tap_switch(0, "switch.pcap");
-    lab.world.run();
 }
 
 fn at_host(lab: &mut Lab) {
     ring(lab, 4, 40, compute(30 * MS));
     lab.world.tap_host(2, "h2.pcap");
-    lab.world.run();
 }
 
 fn all_hosts(lab: &mut Lab) {
@@ -46,19 +44,16 @@ fn all_hosts(lab: &mut Lab) {
     for (host, name) in ["h0.pcap", "h1.pcap", "h2.pcap"].into_iter().enumerate() {
         lab.world.tap_host(host, name);
     }
-    lab.world.run();
 }
 
 fn long_compute(lab: &mut Lab) {
     ring(lab, 4, 16, compute(900 * MS));
     lab.world.tap_switch(0, "switch.pcap");
-    lab.world.run();
 }
 
 fn jittery(lab: &mut Lab) {
     ring(lab, 4, 30, Compute { ns: 40 * MS, jitter_ns: 12 * MS, ..Compute::default() });
     lab.world.tap_switch(0, "switch.pcap");
-    lab.world.run();
 }
 
 /// Steps vary by a third, and none is missed.
@@ -66,7 +61,6 @@ fn very_jittery(lab: &mut Lab) {
     ring(lab, 4, 60, Compute { ns: 30 * MS, jitter_ns: 18 * MS, ..Compute::default() });
     lab.world.tap_switch(0, "switch.pcap");
     lab.figure("lost share", |report| report["steps"]["trend"]["lost_ratio"].as_f64(), 0.0, 0.03);
-    lab.world.run();
 }
 
 fn all_to_all(lab: &mut Lab) {
@@ -76,7 +70,6 @@ fn all_to_all(lab: &mut Lab) {
         .collect();
     lab.world.start(Collective::all_to_all(&out, (2, 64 * KB), 24, compute(25 * MS)), 0);
     lab.world.tap_switch(0, "switch.pcap");
-    lab.world.run();
 }
 
 /// Incast to a host whose port is fast enough.
@@ -87,7 +80,6 @@ fn parameter_server(lab: &mut Lab) {
     let down: Vec<usize> = (1..4).map(|host| lab.world.connect(0, host, &set).0).collect();
     lab.world.start(Collective::server(&up, &down, (4, 64 * KB), 30, compute(20 * MS)), 0);
     lab.world.tap_host(0, "server.pcap");
-    lab.world.run();
 }
 
 /// A ring, and another job between two of its hosts.
@@ -96,7 +88,6 @@ fn two_jobs(lab: &mut Lab) {
     let ends = connections(lab, 0, 2, 2, &settings());
     lab.world.start(Stream::new(&ends, Verb::Read, 32 * KB, 120).depth(1).gap(7 * MS, 5 * MS), 0);
     lab.world.tap_switch(0, "switch.pcap");
-    lab.world.run();
 }
 
 /// A job that starts in the middle of the capture and ends before it.
@@ -108,7 +99,6 @@ fn starts_and_stops(lab: &mut Lab) {
     let other = Packet::other(0, 1, Body::Other { bytes: 40 });
     lab.world.start(Datagrams { packet: other, count: 400, gap_ns: 10 * MS }, 0);
     lab.world.tap_switch(0, "switch.pcap");
-    lab.world.run();
 }
 
 /// Pipeline stages: each starts when the previous one is done.
@@ -120,14 +110,12 @@ fn pipeline(lab: &mut Lab) {
         lab.world.start(stream, stage as u64 * 12 * MS);
     }
     lab.world.tap_switch(0, "switch.pcap");
-    lab.world.run();
 }
 
 /// One pause of two seconds between two steps.
 fn checkpoint(lab: &mut Lab) {
     ring(lab, 4, 30, Compute { pause: Some((12, 2_000 * MS)), ..compute(30 * MS) });
     lab.world.tap_switch(0, "switch.pcap");
-    lab.world.run();
 }
 
 /// Monitoring traffic of less than one per cent beside the job.
@@ -136,12 +124,10 @@ fn shared(lab: &mut Lab) {
     let other = Packet::other(1, 2, Body::Other { bytes: 300 });
     lab.world.start(Datagrams { packet: other, count: 1_000, gap_ns: MS }, 0);
     lab.world.tap_switch(0, "switch.pcap");
-    lab.world.run();
 }
 
 /// One host is slightly slower than the others, by less than a tenth of a step.
 fn uneven_members(lab: &mut Lab) {
     ring(lab, 4, 30, Compute { late: Some((2, 3 * MS, 0..1_000)), ..compute(40 * MS) });
     lab.world.tap_switch(0, "switch.pcap");
-    lab.world.run();
 }

@@ -43,7 +43,6 @@ fn transfers(lab: &mut Lab) {
     let ends = connections(lab, 0, 1, 4, &set);
     lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 120).gap(500 * US, 500 * US), 0);
     lab.world.tap_host(1, "h1.pcap");
-    lab.world.run();
 }
 
 /// Half a per cent of the data is lost in the second run.
@@ -68,7 +67,6 @@ fn loss(lab: &mut Lab) {
         // Behind a loss, messages end elsewhere in the count of coalesced ACKs, and wait for the ACK timer.
         "diff.latency_p50_ns",
     ]);
-    lab.world.run();
 }
 
 fn over_uplink(lab: &mut Lab, bits_per_s: u64) {
@@ -84,7 +82,6 @@ fn over_uplink(lab: &mut Lab, bits_per_s: u64) {
 fn slow_uplink(lab: &mut Lab) {
     lab.baseline = Some(|lab| {
         over_uplink(lab, 40 * GBIT);
-        lab.world.run();
     });
     over_uplink(lab, 10 * GBIT);
     let (host, pair) = (lab.host(2), lab.pair(0, 2));
@@ -95,7 +92,6 @@ fn slow_uplink(lab: &mut Lab) {
         // Packets arrive more slowly, and the ACK of several of them waits for the last.
         lab.also(&["diff.latency_p50_ns"]);
     }
-    lab.world.run();
 }
 
 /// Computing of a step of the job, and how many there are.
@@ -106,7 +102,6 @@ const STEPS: u64 = 30;
 fn job(lab: &mut Lab) {
     ring(lab, 4, STEPS, COMPUTE);
     lab.world.tap_switch(0, "switch.pcap");
-    lab.world.run();
 }
 
 /// A metric of `diff` that must be worse, of the whole run.
@@ -132,7 +127,6 @@ fn slower_steps(lab: &mut Lab) {
     lab.never(&["diff.step_transfer_ns", "diff.step_wait_ns", "diff.step_lost_ratio", "step.slower"]);
     lab.figure("growth of computing", |diff| grew(diff, "compute_ns"), 19.0, 21.0);
     lab.figure("growth of transfers", |diff| grew(diff, "transfer_ns"), -1.0, 1.0);
-    lab.world.run();
 }
 
 /// All ports of the switch have a third of their rate in the second run; the hosts compute as fast.
@@ -164,7 +158,6 @@ fn slower_by_network(lab: &mut Lab) {
     lab.never(&["diff.step_lost_ratio", "diff.step_trend_ns_per_step", "step.slower"]);
     // Upstream of the switch, the last packets of a step pass before they leave its queue.
     lab.figure("growth by the network", by_network, 0.75, 1.05);
-    lab.world.run();
 }
 
 /// Share of the growth of a step that is not in the silence until the next.
@@ -184,5 +177,4 @@ fn growing_steps(lab: &mut Lab) {
     lab.never(&["diff.step_transfer_ns", "diff.step_wait_ns"]);
     // The mean over the steps.
     lab.figure("growth of computing", |diff| grew(diff, "compute_ns"), 14.0, 16.0);
-    lab.world.run();
 }

@@ -73,7 +73,6 @@ fn incast(lab: &mut Lab, senders: usize, quantum: u32, marks: bool, buffer: u64)
         lab.also(&["loss.before_tap", "loss.after_tap", "retry.timeouts"]).never(&["retry.storm"]);
         lab.figure("losses that the incast owns", owned_losses, 1.0, 1.0);
     }
-    lab.world.run();
 }
 
 /// Share of the findings of loss and timeouts whose owner is the incast.
@@ -99,7 +98,6 @@ fn parameter_server(lab: &mut Lab) {
     lab.world.tap_host(0, "server.pcap");
     let server = lab.host(0);
     lab.expect(&["burst.incast"], server).also(CONGESTED);
-    lab.world.run();
 }
 
 /// Host 0 reads from six hosts at once.
@@ -114,7 +112,6 @@ fn read_incast(lab: &mut Lab) {
     lab.world.tap_host(0, "h0.pcap");
     let receiver = lab.host(0);
     lab.expect(&["burst.incast"], receiver).also(CONGESTED);
-    lab.world.run();
 }
 
 /// Two hosts on one leaf share an uplink of half their speed.
@@ -128,7 +125,6 @@ fn slow_uplink(lab: &mut Lab, layer: Layer) {
     lab.world.taps[tap].layer = layer;
     let pair = if layer.is_infiniband() { Place::of_lids(0, 2) } else { lab.pair(0, 2) };
     lab.expect(&["ecn.congestion"], pair).also(&["latency.tail"]).never(&["burst.incast"]);
-    lab.world.run();
 }
 
 /// Four hosts send to one, one after the other, over a path that marks: no host's data queues behind another's.
@@ -145,7 +141,6 @@ fn in_turn(lab: &mut Lab) {
     lab.world.tap_host(0, "h0.pcap");
     let receiver = lab.host(0);
     lab.expect(&["ecn.congestion"], receiver).also(&["latency.tail"]).never(&["burst.incast"]);
-    lab.world.run();
 }
 
 /// The same with minimal pauses: each host sends, or is read from, after the previous one has ended.
@@ -163,7 +158,6 @@ fn short_turns(lab: &mut Lab, verb: Verb) {
     lab.world.tap_host(0, "h0.pcap");
     let receiver = lab.host(0);
     lab.expect(&["ecn.congestion"], receiver).also(&["latency.tail"]).never(&["burst.incast"]);
-    lab.world.run();
 }
 
 fn no_cnp(lab: &mut Lab) {
@@ -176,7 +170,6 @@ fn no_cnp(lab: &mut Lab) {
     lab.world.tap_host(2, "h2.pcap");
     let receiver = lab.host(2);
     lab.expect(&["ecn.no_cnp"], receiver).also(CONGESTED);
-    lab.world.run();
 }
 
 /// Marks only in the first half of the capture, which the finding must show as its time.
@@ -218,7 +211,6 @@ fn cnp_storm(lab: &mut Lab) {
     lab.world.tap_host(2, "h2.pcap");
     let receiver = lab.host(1);
     lab.expect(&["cnp.storm"], receiver);
-    lab.world.run();
 }
 
 /// A receiver that posts its buffers too late.
@@ -231,7 +223,6 @@ fn rnr(lab: &mut Lab, tapped: usize) {
     let receiver = lab.host(1);
     lab.expect(&["rnr.slow_receiver"], receiver).never(&["loss.after_tap", "loss.before_tap"]);
     lab.also(&["latency.tail"]);
-    lab.world.run();
 }
 
 /// One of three receivers is slow; WRITEs with immediate data.
@@ -246,7 +237,6 @@ fn rnr_one(lab: &mut Lab) {
     lab.world.tap_host(0, "h0.pcap");
     let receiver = lab.host(2);
     lab.expect(&["rnr.slow_receiver"], receiver).never(&["loss.after_tap"]).also(&["latency.tail"]);
-    lab.world.run();
 }
 
 /// A host pauses its switch port repeatedly, for half of the time.
@@ -264,7 +254,6 @@ fn pfc_storm(lab: &mut Lab) {
     // Those whose timers expire meanwhile retransmit together when it ends.
     let also = &["pfc.victim", "latency.tail", "retry.timeouts", "retry.storm"];
     lab.option(&["--link-speed", "10G"]).also(also);
-    lab.world.run();
 }
 
 /// Incast on a lossless fabric: the switch pauses the senders.
@@ -282,5 +271,4 @@ fn pfc_incast(lab: &mut Lab) {
     lab.option(&["--link-speed", "10G"]).also(&["pfc.victim", "latency.tail"]);
     // The sender's tap shows pauses, but no loss.
     lab.never(&["loss.after_tap", "loss.before_tap", "retry.storm"]);
-    lab.world.run();
 }

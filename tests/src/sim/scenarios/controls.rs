@@ -76,7 +76,6 @@ fn plain(lab: &mut Lab, set: &Settings, messages: &[(Verb, u32)]) {
     let count = (24 * u64::from(MB) / bytes).max(1) * messages.len() as u64 / 4;
     lab.world.start(Stream::new(&ends, Verb::Write, 0, count).mix(messages).gap(200 * US, 100 * US), 0);
     lab.world.tap_host(0, "h0.pcap");
-    lab.world.run();
 }
 
 fn line(lab: &mut Lab) {
@@ -89,14 +88,12 @@ fn ipv6(lab: &mut Lab) {
     line(lab);
     lab.world.ipv6();
     lab.world.tap_host(1, "h1.pcap");
-    lab.world.run();
 }
 
 fn vlan(lab: &mut Lab) {
     line(lab);
     let tap = lab.world.tap_host(1, "h1.pcapng");
     (lab.world.taps[tap].layer, lab.world.taps[tap].format) = (Layer::Vlan(3, 100), Format::PcapNg);
-    lab.world.run();
 }
 
 /// InfiniBand link layer, in ERF records or without: every packet counts, without faults.
@@ -115,14 +112,12 @@ fn one_way(lab: &mut Lab) {
     let tap = lab.world.add_tap("tx.pcap");
     let out = lab.world.channel(Node::Host(0), Node::Switch(0));
     lab.world.channels[out].near.push(tap);
-    lab.world.run();
 }
 
 fn two_taps(lab: &mut Lab) {
     line(lab);
     lab.world.tap_host(0, "h0.pcap");
     lab.world.tap_host(1, "h1.pcap");
-    lab.world.run();
 }
 
 /// Both captures miss packets of one direction on one cable: which is nearer the sender is not known, and the report
@@ -136,7 +131,6 @@ fn unknown_order(lab: &mut Lab) {
         lab.world.channels[cable].near.push(tap);
     }
     lab.figure("loss between taps not evaluated", |report| super::open(report, "order_of_taps"), 1.0, 1.0);
-    lab.world.run();
 }
 
 /// One of two captures misses packets at random, ACKs among them: nothing is lost on the way.
@@ -144,7 +138,6 @@ fn one_misses(lab: &mut Lab, host: usize) {
     line(lab);
     let taps = [(0, "h0.pcap"), (1, "h1.pcap")].map(|(host, name)| lab.world.tap_host(host, name));
     lab.world.taps[taps[host]].misses_ppm = 20_000;
-    lab.world.run();
 }
 
 /// The second host's clock is two milliseconds ahead.
@@ -153,7 +146,6 @@ fn skewed(lab: &mut Lab) {
     lab.world.tap_host(0, "h0.pcap");
     let tap = lab.world.tap_host(1, "h1.pcap");
     lab.world.taps[tap].ahead_ns = 2 * MS;
-    lab.world.run();
 }
 
 fn one_message(lab: &mut Lab) {
@@ -165,7 +157,6 @@ fn one_message(lab: &mut Lab) {
         }
     }
     lab.world.tap_host(0, "h0.pcap");
-    lab.world.run();
 }
 
 fn many_small(lab: &mut Lab) {
@@ -175,7 +166,6 @@ fn many_small(lab: &mut Lab) {
         lab.world.start(Stream::new(&ends, Verb::Send, 700, 20).depth(1).gap(5 * MS, 5 * MS), 0);
     }
     lab.world.tap_host(0, "h0.pcap");
-    lab.world.run();
 }
 
 /// Messages, then a second of silence.
@@ -184,7 +174,6 @@ fn idle_gaps(lab: &mut Lab) {
     let ends = connections(lab, 0, 1, 3, &settings());
     lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 60).rest(10, 1_000 * MS).gap(200 * US, 0), 0);
     lab.world.tap_host(0, "h0.pcap");
-    lab.world.run();
 }
 
 fn bursts(lab: &mut Lab) {
@@ -192,7 +181,6 @@ fn bursts(lab: &mut Lab) {
     let ends = connections(lab, 0, 1, 2, &settings());
     lab.world.start(Stream::new(&ends, Verb::Write, MB, 24).depth(8).rest(8, 40 * MS), 0);
     lab.world.tap_host(1, "h1.pcap");
-    lab.world.run();
 }
 
 fn low_rate(lab: &mut Lab) {
@@ -200,7 +188,6 @@ fn low_rate(lab: &mut Lab) {
     let (a, b) = lab.world.connect(0, 1, &mtu(1024));
     lab.world.start(PingPong { client: a, server: b, bytes: (200, 900), count: 200, gap_ns: 150 * MS }, 0);
     lab.world.tap_host(0, "h0.pcap");
-    lab.world.run();
 }
 
 fn ping_pong(lab: &mut Lab) {
@@ -208,7 +195,6 @@ fn ping_pong(lab: &mut Lab) {
     let (a, b) = lab.world.connect(0, 1, &settings());
     lab.world.start(PingPong { client: a, server: b, bytes: (64, 64), count: 3_000, gap_ns: 3 * US }, 0);
     lab.world.tap_host(0, "h0.pcap");
-    lab.world.run();
 }
 
 /// Only UD: PSNs count, nothing is acknowledged.
@@ -220,7 +206,6 @@ fn datagrams(lab: &mut Lab) {
         }
     }
     lab.world.tap_host(1, "h1.pcap");
-    lab.world.run();
 }
 
 /// The capture begins and ends while messages are in flight.
@@ -230,7 +215,6 @@ fn mid_flow(lab: &mut Lab) {
     lab.world.start(Stream::new(&ends, Verb::Write, MB, 12), 0);
     let tap = lab.world.tap_host(0, "h0.pcap");
     lab.world.taps[tap].range = (7 * MS + 333, 29 * MS + 777);
-    lab.world.run();
 }
 
 /// Three packets of twelve thousand are lost, far apart: not a problem.
@@ -249,7 +233,6 @@ fn three_lost(lab: &mut Lab) {
     }
     lab.world.start(Stream::new(&ends, Verb::Write, 256 * KB, 90).gap(100 * US, 0), 0);
     lab.world.tap_host(1, "h1.pcap");
-    lab.world.run();
 }
 
 /// One mark in five thousand packets, answered.
@@ -263,5 +246,4 @@ fn few_marks(lab: &mut Lab) {
     let ends = connections(lab, 0, 1, 4, &Settings { ports: Ports::One(0), ..settings() });
     lab.world.start(Stream::new(&ends, Verb::Write, 256 * KB, 50).gap(500 * US, 0), 0);
     lab.world.tap_host(1, "h1.pcap");
-    lab.world.run();
 }

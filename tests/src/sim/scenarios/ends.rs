@@ -57,7 +57,6 @@ fn expect_death(lab: &mut Lab) {
     lab.world.tap_host(0, "h0.pcap");
     let pair = lab.pair(0, 1);
     lab.expect(&["qp.died"], pair).also(LOSSES);
-    lab.world.run();
 }
 
 /// The process destroys the queue pair at once, and the NIC reuses its number for the next connection.
@@ -93,5 +92,4 @@ fn connections_end(lab: &mut Lab) {
     let (ns, _) = sends(lab, ns + TIMEOUT + 30 * MS, 9_000_000, 30);
     disconnect(lab, ns + MS);
     lab.world.tap_host(0, "h0.pcap");
-    lab.world.run();
 }

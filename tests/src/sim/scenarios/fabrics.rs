@@ -52,7 +52,6 @@ fn rails_of_subnets(lab: &mut Lab) {
     }
     lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 60).gap(MS, MS), 0);
     lab.world.tap_switch(0, "switch.pcap");
-    lab.world.run();
 }
 
 /// Each host in its own subnet, as on a routed fabric, and two pairs that communicate with no other host.
@@ -67,7 +66,6 @@ fn routed_subnets(lab: &mut Lab) {
     }
     lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 60).gap(MS, MS), 0);
     lab.world.tap_switch(0, "switch.pcap");
-    lab.world.run();
 }
 
 fn tolerant() -> Settings {
@@ -97,7 +95,6 @@ fn sprayed(lab: &mut Lab, idents: bool, taps: &[usize]) {
     for tap in taps {
         lab.world.tap_host(*tap, NAMES[*tap]);
     }
-    lab.world.run();
 }
 
 /// A tap on each of the uplinks over which one queue pair is sprayed.
@@ -111,7 +108,6 @@ fn spray_uplinks(lab: &mut Lab) {
         lab.world.tap_cable(Node::Switch(0), Node::Switch(2 + spine), ["up0.pcap", "up1.pcap"][spine]);
     }
     lab.option(&["--group", "up0.pcap,up1.pcap"]);
-    lab.world.run();
 }
 
 /// Some packets take a longer path.
@@ -125,7 +121,6 @@ fn reordered(lab: &mut Lab, ppm: u32, ns: u64, taps: &[usize]) {
     for tap in taps {
         lab.world.tap_host(*tap, NAMES[*tap]);
     }
-    lab.world.run();
 }
 
 /// Most packets take a path that is 4 ms longer, and receivers that cannot place packets out of order send NAKs for
@@ -144,7 +139,6 @@ fn overtaking(lab: &mut Lab, idents: bool, taps: &[usize]) {
         lab.world.tap_host(*tap, NAMES[*tap]);
     }
     lab.also(&["retry.storm", "latency.tail"]).never(&["loss.between_taps", "capture.duplicates"]);
-    lab.world.run();
 }
 
 /// Each packet of a queue pair has one of many source ports, and possibly one of several planes in an outer header.
@@ -173,7 +167,6 @@ fn multipath_with(lab: &mut Lab, ipv6: bool, set: &Settings) {
     ends.extend(connections(lab, 1, 3, 4, set));
     lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 45).gap(500 * US, 500 * US), 0);
     lab.world.tap_host(2, "h2.pcap");
-    lab.world.run();
 }
 
 /// Packets with many source ports, some of which a switch trims instead of dropping them; the receiver sends a NAK
@@ -189,7 +182,6 @@ fn trimmed(lab: &mut Lab) {
     let ends = connections(lab, 0, 1, 4, &set);
     lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 60).gap(200 * US, 200 * US), 0);
     lab.world.tap_host(1, "h1.pcap");
-    lab.world.run();
 }
 
 /// Many queue pairs are hashed evenly onto two uplinks.
@@ -204,7 +196,6 @@ fn hashed_uplinks(lab: &mut Lab) {
         lab.world.tap_cable(Node::Switch(0), Node::Switch(2 + spine), ["up0.pcap", "up1.pcap"][spine]);
     }
     lab.option(&["--group", "up0.pcap,up1.pcap"]);
-    lab.world.run();
 }
 
 fn mirror(lab: &mut Lab) {
@@ -215,7 +206,6 @@ fn mirror(lab: &mut Lab) {
     }
     lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 50).gap(MS, MS), 0);
     lab.world.tap_switch(0, "mirror.pcap");
-    lab.world.run();
 }
 
 fn selective_reads(lab: &mut Lab) {
@@ -224,7 +214,6 @@ fn selective_reads(lab: &mut Lab) {
     let ends = connections(lab, 0, 1, 4, &set);
     lab.world.start(Stream::new(&ends, Verb::Read, 32 * KB, 250).depth(12).gap(50 * US, 0), 0);
     lab.world.tap_host(1, "h1.pcap");
-    lab.world.run();
 }
 
 /// A tap at each spine: together they see everything once.

@@ -29,22 +29,18 @@ pub(super) const ALL: &[Entry] = &[
         beside(lab, [8, 9].map(|host| v4([10, 200, 3, host])));
         let storage = connections(lab, 0, 4, 1, &settings());
         lab.world.start(Stream::new(&storage, Verb::Read, 64 * KB, 20).gap(5 * MS, MS), 0);
-        lab.world.run();
     }),
     ("control", "clean-rail-of-two-far-in-the-plan", |lab| {
         lab.world.star(6, 10 * GBIT);
         beside(lab, [108, 109].map(|host| v4([10, 0, 200, host])));
-        lab.world.run();
     }),
     ("control", "clean-rail-of-two-of-a-16-each", |lab| {
         lab.world.star(6, 10 * GBIT);
         beside(lab, [2, 3].map(|host| v4([10, 7, 0, host])));
-        lab.world.run();
     }),
     ("control", "clean-rail-of-two-ipv6", |lab| {
         lab.world.star(6, 10 * GBIT);
         beside(lab, [108, 109].map(|host| v6(0, 0x300, host)));
-        lab.world.run();
     }),
     ("foreign", "foreign-traffic", foreign_traffic),
     ("mtu", "mtu-small-on-one", mixed_mtu),
@@ -126,7 +122,6 @@ fn rejected(lab: &mut Lab, reason: u16) {
     lab.world.tap_host(0, "h0.pcap");
     let pair = lab.pair(0, 2);
     lab.expect(&["cm.rejected"], pair);
-    lab.world.run();
 }
 
 /// Requests to host 2 are repeated and never answered.
@@ -141,7 +136,6 @@ fn no_reply(lab: &mut Lab) {
     lab.world.tap_host(0, "h0.pcap");
     let pair = lab.pair(0, 2);
     lab.expect(&["cm.rejected"], pair);
-    lab.world.run();
 }
 
 /// Host 0 requests from hosts 1 and 2 the queue pairs for datagrams of a service (SIDR): host 1 names one, host 2
@@ -165,7 +159,6 @@ fn unresolved(lab: &mut Lab, status: Option<u8>) {
     lab.world.tap_host(0, "h0.pcap");
     let pair = lab.pair(0, 2);
     lab.expect(&["cm.rejected"], pair);
-    lab.world.run();
 }
 
 /// A requester that numbers the request after a READ as if the READ took one PSN, and continues from there.
@@ -184,7 +177,6 @@ fn psn_of_read(lab: &mut Lab) {
     lab.world.tap_host(0, "h0.pcap");
     let pair = lab.pair(0, 1);
     lab.expect(&["qp.psn_overlap"], pair).also(&["peer.silent"]);
-    lab.world.run();
 }
 
 fn v4(addr: [u8; 4]) -> Addr {
@@ -203,7 +195,6 @@ fn foreign_roce(lab: &mut Lab, foreign: [Addr; 2]) {
     beside(lab, foreign);
     let pair = lab.pair(4, 5);
     lab.expect(&["isolation.foreign_roce"], pair);
-    lab.world.run();
 }
 
 /// A job of four hosts, and RoCE between two others with these addresses.
@@ -235,7 +226,6 @@ fn foreign_traffic(lab: &mut Lab) {
     lab.world.start(Datagrams { packet: other, count: 14_000, gap_ns: 5_000 }, 0);
     lab.world.tap_host(0, "h0.pcap");
     lab.expect(&["isolation.foreign_traffic"], crate::sim::truth::Place::Link("h0.pcap".into()));
-    lab.world.run();
 }
 
 /// One of three hosts uses a quarter of the others' path MTU.
@@ -248,5 +238,4 @@ fn mixed_mtu(lab: &mut Lab) {
     lab.world.tap_host(3, "h3.pcap");
     let host = lab.host(2);
     lab.expect(&["mtu.small"], host).also(&["burst.incast"]);
-    lab.world.run();
 }

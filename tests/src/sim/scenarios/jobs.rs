@@ -45,7 +45,6 @@ fn late(lab: &mut Lab, hosts: usize, who: usize, steps: std::ops::Range<u64>, ta
         Some(host) => lab.world.tap_host(host, "host.pcap"),
     };
     expect_late(lab, who);
-    lab.world.run();
 }
 
 /// The straggler is this host, which starts late; its transfers are as fast as the others'.
@@ -67,7 +66,6 @@ fn straggler_all_to_all(lab: &mut Lab) {
     lab.world.start(Collective::all_to_all(&out, (4, 64 * KB), 30, Compute { late, ..compute(30 * MS) }), 0);
     lab.world.tap_switch(0, "switch.pcap");
     expect_late(lab, 1);
-    lab.world.run();
 }
 
 /// A port has another rate from the middle on, varied as all rates are.
@@ -121,7 +119,6 @@ fn slower(lab: &mut Lab) {
     lab.expect(&["step.slower"], Place::Any);
     lab.figure("growth by computing", by_compute, 0.9, 1.1);
     lab.figure("lost share", lost_ratio, 0.1, 0.35);
-    lab.world.run();
 }
 
 /// From one step on all hosts compute half as long again: the trend begins there.
@@ -143,7 +140,6 @@ fn shorter_from_the_middle(lab: &mut Lab) {
     lab.world.tap_switch(0, "switch.pcap");
     lab.never(&["step.slower", "step.straggler"]);
     lab.figure("steps", steps, 39.0, 40.0);
-    lab.world.run();
 }
 
 /// The growth of the steps in a part of the step.
@@ -191,7 +187,6 @@ fn slower_by_network(lab: &mut Lab, tapped: Option<usize>) {
     } else {
         lab.figure("growth by the network", by_network, 0.75, 1.15);
     }
-    lab.world.run();
 }
 
 /// Every port of the switch loses data from the middle on: the steps wait for retransmissions. With other rates, delays
@@ -232,7 +227,6 @@ fn stalled(lab: &mut Lab) {
     lab.world.start(Datagrams { packet: arp, count: 45, gap_ns: 100 * MS }, 0);
     lab.world.tap_switch(0, "switch.pcap");
     lab.expect(&["job.stalled"], Place::Any);
-    lab.world.run();
 }
 
 fn steps(report: &Value) -> Option<f64> {
@@ -246,7 +240,6 @@ fn one_long(lab: &mut Lab) {
     lab.figure("steps", steps, 28.0, 30.0);
     lab.figure("long steps", |report| report["steps"]["trend"]["long_steps"].as_f64(), 1.0, 1.0);
     lab.figure("lost", |report| report["steps"]["trend"]["lost_ns"].as_f64(), 4.9e8, 5.1e8);
-    lab.world.run();
 }
 
 /// Thirty steps of 160 ms whose rounds are far apart.
@@ -256,7 +249,6 @@ fn steps_of_160ms(lab: &mut Lab) {
     lab.world.start(Collective::ring(&next, (4, 128 * KB), 30, compute(130 * MS)), 0);
     lab.world.tap_host(1, "h1.pcap");
     lab.figure("steps", steps, 28.0, 30.0);
-    lab.world.run();
 }
 
 /// A job, two seconds of other traffic between the same hosts, and the job again with another step length.
@@ -270,7 +262,6 @@ fn repeated_job(lab: &mut Lab) {
     lab.world.tap_switch(0, "switch.pcap");
     lab.figure("steps", steps, 38.0, 40.0);
     lab.figure("data since", |report| report["steps"]["ending"]["unfinished_ratio"].as_f64(), 0.0, 1.0);
-    lab.world.run();
 }
 
 /// Two seconds of other traffic between the same hosts, then a job in steps.
@@ -282,5 +273,4 @@ fn after_other_traffic(lab: &mut Lab) {
     lab.world.start(Collective::ring(&next, (4, 64 * KB), 30, compute(40 * MS)), 2_500 * MS);
     lab.world.tap_switch(0, "switch.pcap");
     lab.figure("steps", steps, 26.0, 31.0);
-    lab.world.run();
 }

@@ -88,7 +88,6 @@ fn many_senders(lab: &mut Lab, at_receiver: bool, effect: Effect) {
         downstream(lab, receiver);
     }
     lab.also(&["retry.timeouts", "latency.tail"]).never(&["burst.incast"]);
-    lab.world.run();
 }
 
 /// Loss of half a per cent of the data between two hosts, and the diagnosis according to the place of the taps.
@@ -144,7 +143,6 @@ fn marked(lab: &mut Lab) {
     lab.expect(&["loss.between_taps"], pair);
     lab.also(&["retry.storm", "retry.timeouts", "latency.tail", "ecn.congestion", "ecn.unanswered"]);
     lab.never(&["path.rewritten"]);
-    lab.world.run();
 }
 
 /// About this number of packets from host 0 to host 1, over this number of queue pairs.
@@ -164,7 +162,6 @@ fn runs(lab: &mut Lab) {
     lab.world.tap_cable(HOP.1, Node::Host(1), "leaf1.pcap");
     let pair = lab.pair(0, 1);
     lab.expect(&["loss.before_tap"], pair).also(&["retry.storm", "retry.timeouts", "latency.tail"]);
-    lab.world.run();
 }
 
 /// Host 0 reads from host 1; responses are lost in transit. The tap is at one of them.
@@ -181,7 +178,6 @@ fn reads(lab: &mut Lab, tapped: usize) {
         downstream(lab, pair);
     }
     lab.also(&["retry.storm", "retry.timeouts", "latency.tail"]);
-    lab.world.run();
 }
 
 /// One of four spines loses packets; taps at two hosts of different leaves.
@@ -204,7 +200,6 @@ fn one_spine(lab: &mut Lab) {
         "links.congested_one_of",
     ]);
     lab.also(&["latency.tail"]);
-    lab.world.run();
 }
 
 /// Six hosts exchange data; everything to one of them passes a bad cable. The tap is a mirror of the switch.
@@ -225,7 +220,6 @@ fn one_host(lab: &mut Lab) {
     let pair = lab.pair(2, 3);
     downstream(lab, pair);
     lab.also(&["retry.storm", "retry.timeouts", "latency.tail"]);
-    lab.world.run();
 }
 
 /// Loss downstream of the only tap, which reordering resembles: information. Its cost is a warning.
@@ -281,7 +275,6 @@ fn for_a_time(lab: &mut Lab) {
     let pair = lab.pair(0, 1);
     lab.expect_during(&["loss.before_tap"], pair, (3_000 * MS, 4_100 * MS));
     lab.also(&["retry.storm", "retry.timeouts", "latency.tail"]);
-    lab.world.run();
 }
 
 fn atomics(lab: &mut Lab) {
@@ -294,7 +287,6 @@ fn atomics(lab: &mut Lab) {
     lab.world.tap_host(1, "h1.pcap");
     let pair = lab.pair(0, 1);
     lab.expect(&["loss.before_tap"], pair).also(&["retry.storm", "retry.timeouts", "latency.tail"]);
-    lab.world.run();
 }
 
 /// A UC queue pair of which nothing passes the hop between the taps: nobody retransmits it, so it is not evaluated, and
@@ -314,7 +306,6 @@ fn uc(lab: &mut Lab) {
     lab.world.tap_host(0, "h0.pcap");
     lab.world.tap_host(1, "h1.pcap");
     lab.figure("loss between taps not evaluated", |report| super::open(report, "uc_at_next_tap"), 1.0, 1.0);
-    lab.world.run();
 }
 
 /// The same in a capture of the InfiniBand link layer.
@@ -326,5 +317,4 @@ fn infiniband(lab: &mut Lab, layer: Layer) {
     let tap = lab.world.tap_host(1, "ib.pcap");
     lab.world.taps[tap].layer = layer;
     lab.expect(&["loss.before_tap"], Place::of_lids(0, 1)).also(&["retry.storm", "retry.timeouts"]);
-    lab.world.run();
 }

@@ -51,7 +51,6 @@ fn idle_job(lab: &mut Lab) {
     let compute = Compute { pause: Some((12, 2_000 * MS)), ..compute(280 * MS) };
     lab.world.start(Collective::ring(&next, (1, 64 * KB), 24, compute), 0);
     lab.world.tap_host(3, "h3.pcap");
-    lab.world.run();
 }
 
 /// A ring job, whose hosts write a checkpoint to one more host together, every ten steps or so.
@@ -66,7 +65,6 @@ fn checkpoints(lab: &mut Lab) {
         }
     }
     lab.world.tap_switch(0, "switch.pcap");
-    lab.world.run();
 }
 
 /// Clients read blocks of several sizes from two servers.
@@ -81,7 +79,6 @@ fn storage(lab: &mut Lab, tapped: usize) {
         }
     }
     lab.world.tap_host(tapped, "tap.pcap");
-    lab.world.run();
 }
 
 /// A mirror of one direction of READs: requests alone, or responses.
@@ -93,7 +90,6 @@ fn one_way_reads(lab: &mut Lab, requests: bool) {
     let [from, to] = if requests { [0, 1] } else { [1, 0] }.map(Node::Switch);
     let channel = lab.world.channel(from, to);
     lab.world.channels[channel].near.push(tap);
-    lab.world.run();
 }
 
 /// The capture begins and ends in the middle of long messages.
@@ -105,7 +101,6 @@ fn cut(lab: &mut Lab, verb: Verb, taps: usize) {
         let tap = lab.world.tap_host(host, ["h0.pcap", "h1.pcap"][host]);
         lab.world.taps[tap].range = (11 * MS + 77, 60 * MS + 11 * host as u64 * US);
     }
-    lab.world.run();
 }
 
 /// UD between hosts that have connections, too.
@@ -117,7 +112,6 @@ fn datagrams_beside(lab: &mut Lab) {
         lab.world.start(Datagrams::ud(src, (src + 2) % 4, 2_048, 800, 100 * US), 0);
     }
     lab.world.tap_switch(0, "switch.pcap");
-    lab.world.run();
 }
 
 /// Connections of three path MTUs, each between hosts of its own.
@@ -128,7 +122,6 @@ fn three_mtus(lab: &mut Lab) {
         lab.world.start(Stream::new(&ends, Verb::Send, 100_000, 60).gap(400 * US, 400 * US), 0);
     }
     lab.world.tap_switch(0, "switch.pcap");
-    lab.world.run();
 }
 
 /// The clock of the capturing host is set in the middle, in the middle of messages.
@@ -138,7 +131,6 @@ fn clock_set(lab: &mut Lab, by: i64) {
     lab.world.start(Stream::new(&ends, Verb::Write, MB, 12).depth(2), 0);
     let tap = lab.world.tap_host(1, "h1.pcap");
     lab.world.taps[tap].set = (90 * MS, by);
-    lab.world.run();
 }
 
 /// The same at one of two taps.
@@ -149,7 +141,6 @@ fn one_clock_set(lab: &mut Lab) {
     lab.world.tap_host(0, "h0.pcap");
     let tap = lab.world.tap_host(1, "h1.pcap");
     lab.world.taps[tap].set = (90 * MS, 250_000_000);
-    lab.world.run();
 }
 
 /// The clocks of two taps move apart by 200 us a second.
@@ -160,7 +151,6 @@ fn clocks_drift(lab: &mut Lab) {
     lab.world.tap_host(0, "h0.pcap");
     let tap = lab.world.tap_host(1, "h1.pcap");
     lab.world.taps[tap].drift_ppm = 200;
-    lab.world.run();
 }
 
 /// Three taps on a path, whose clocks differ by 90 ms and 230 ms.
@@ -169,7 +159,6 @@ fn far_clocks(lab: &mut Lab) {
     let ends = connections(lab, 0, 1, 4, &settings());
     lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 60).gap(500 * US, 500 * US), 0);
     three_taps(lab, [0, 90 * MS, 230 * MS]);
-    lab.world.run();
 }
 
 /// Taps at the first host, between the switches and at the second host, with these errors of their clocks.
@@ -189,7 +178,6 @@ fn snapped(lab: &mut Lab) {
     let ends = connections(lab, 0, 1, 4, &settings());
     lab.world.start(Stream::new(&ends, Verb::Write, 0, 120).mix(&mix).gap(200 * US, 100 * US), 0);
     lab.world.tap_host(0, "h0.pcap");
-    lab.world.run();
 }
 
 /// All-to-all of sixteen hosts with small chunks.
@@ -202,7 +190,6 @@ fn sixteen_hosts(lab: &mut Lab) {
         .collect();
     lab.world.start(Collective::all_to_all(&out, (1, 16 * KB), 20, compute(25 * MS)), 0);
     lab.world.tap_switch(0, "switch.pcap");
-    lab.world.run();
 }
 
 /// Two pairs of hosts, one with links a quarter as fast.
@@ -218,7 +205,6 @@ fn two_speeds(lab: &mut Lab) {
         lab.world.start(Stream::new(&ends, Verb::Write, 256 * KB, 40).gap(MS, MS), 0);
     }
     lab.world.tap_switch(0, "switch.pcap");
-    lab.world.run();
 }
 
 /// Each host captures one direction: what the first sends, and what the second receives.
@@ -231,7 +217,6 @@ fn tx_and_rx(lab: &mut Lab) {
     lab.world.channels[out].near.push(tx);
     let into = lab.world.channel(Node::Switch(1), Node::Host(1));
     lab.world.channels[into].far.push(rx);
-    lab.world.run();
 }
 
 /// Stages of a pipeline: each host sends activations to the next one, at its own pace.
@@ -246,7 +231,6 @@ fn pipeline(lab: &mut Lab) {
         lab.world.start(stream, 10 * MS + stage as u64 * 7 * MS);
     }
     lab.world.tap_switch(0, "switch.pcap");
-    lab.world.run();
 }
 
 /// Heartbeats every 50 ms beside bulk transfers that fill the port.
@@ -259,7 +243,6 @@ fn heartbeats(lab: &mut Lab) {
         lab.world.start(Stream::new(&ends, Verb::Write, MB, 4).depth(2), burst * 500 * MS);
     }
     lab.world.tap_host(1, "h1.pcap");
-    lab.world.run();
 }
 
 /// One queue pair over many source ports, sprayed, whose receiver keeps what arrives out of order.
@@ -274,7 +257,6 @@ fn multipath(lab: &mut Lab) {
     let ends = connections(lab, 0, 2, 2, &set);
     lab.world.start(Stream::new(&ends, Verb::Write, 256 * KB, 40).gap(500 * US, 0), 0);
     lab.world.tap_host(2, "h2.pcap");
-    lab.world.run();
 }
 
 /// Atomics of five hosts on one, with small WRITEs.
@@ -287,7 +269,6 @@ fn atomics_of_many(lab: &mut Lab) {
     let mix = [(Verb::Atomic, 8), (Verb::Atomic, 8), (Verb::Write, 64)];
     lab.world.start(Stream::new(&ends, Verb::Atomic, 8, 600).mix(&mix).depth(4).gap(20 * US, 20 * US), 0);
     lab.world.tap_host(0, "h0.pcap");
-    lab.world.run();
 }
 
 /// One host of an all-to-all sends four times as much.
@@ -301,7 +282,6 @@ fn one_sends_more(lab: &mut Lab) {
         }
     }
     lab.world.tap_switch(0, "switch.pcap");
-    lab.world.run();
 }
 
 /// A host joins a job in the middle of the capture.
@@ -314,7 +294,6 @@ fn late_joiner(lab: &mut Lab) {
         lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 60).gap(5 * MS, 2 * MS), 300 * MS);
     }
     lab.world.tap_host(3, "h3.pcap");
-    lab.world.run();
 }
 
 /// One host sends the same to two, which pass it on to two each, step by step.
@@ -326,7 +305,6 @@ fn broadcast(lab: &mut Lab) {
         lab.world.start(stream, (from as u64 + 1) * MS);
     }
     lab.world.tap_switch(0, "switch.pcap");
-    lab.world.run();
 }
 
 /// A network that forwards some READ requests twice: their responders answer twice.
@@ -338,5 +316,4 @@ fn reads_twice(lab: &mut Lab) {
     let ends = connections(lab, 0, 1, 4, &settings());
     lab.world.start(Stream::new(&ends, Verb::Read, 16 * KB, 400).depth(1).gap(100 * US, 100 * US), 0);
     lab.world.tap_host(1, "h1.pcap");
-    lab.world.run();
 }

@@ -43,7 +43,6 @@ fn rewritten(lab: &mut Lab, keep: u8, set: u8, first: &str, second: &str) {
     lab.world.tap_host(1, second);
     let hop = crate::sim::truth::Place::Hop(first.to_owned(), second.to_owned());
     lab.expect(&["path.rewritten"], hop);
-    lab.world.run();
 }
 
 /// A hop sets the priority in the 802.1Q tag of one direction to that of another class.
@@ -88,7 +87,6 @@ fn altered(lab: &mut Lab, effect: Effect) {
     if !matches!(effect, Effect::Alter { recompute: true, .. }) {
         lab.also(&["icrc.errors", "loss.after_tap", "retry.storm", "retry.timeouts", "latency.tail"]);
     }
-    lab.world.run();
 }
 
 const WRONG: &[&str] =
@@ -109,7 +107,6 @@ fn both_directions(lab: &mut Lab, idents: bool) {
     lab.expect_info(&["capture.duplicates"], crate::sim::truth::Place::Link("mirror.pcap".into()))
         .never(WRONG);
     each_twice(lab);
-    lab.world.run();
 }
 
 /// Of all packets, one of two is a copy.
@@ -139,7 +136,6 @@ fn merged(lab: &mut Lab) {
     lab.expect_info(&["capture.duplicates"], crate::sim::truth::Place::Link("merged.pcap".into()))
         .never(WRONG);
     each_twice(lab);
-    lab.world.run();
 }
 
 /// A mirror of both directions of a congested switch, which marks between the two copies, so that half of the marks
@@ -157,7 +153,6 @@ fn with_marks(lab: &mut Lab) {
         .never(WRONG)
         .also(&["ecn.congestion", "burst.incast"]);
     each_twice(lab);
-    lab.world.run();
 }
 
 fn corruption(lab: &mut Lab, ppm: u32) {
@@ -176,7 +171,6 @@ fn corruption(lab: &mut Lab, ppm: u32) {
         "retry.timeouts",
         "latency.tail",
     ]);
-    lab.world.run();
 }
 
 /// Two traffic classes between the same hosts: one of four connections has DSCP 0.
@@ -188,7 +182,6 @@ fn dscp_mixed(lab: &mut Lab) {
     lab.world.tap_host(0, "h0.pcap");
     let pair = lab.pair(0, 1);
     lab.expect(&["qos.dscp_mixed"], pair);
-    lab.world.run();
 }
 
 /// Reordering that receivers take for loss: NAKs and retransmissions without loss.
@@ -207,7 +200,6 @@ fn spurious(lab: &mut Lab, idents: bool, taps: &[usize]) {
         lab.world.tap_host(*tap, ["h0.pcap", "h1.pcap"][*tap]);
     }
     lab.never(&["loss.between_taps"]);
-    lab.world.run();
 }
 
 /// A switch that forwards some packets twice, some microseconds apart.
@@ -219,5 +211,4 @@ fn by_network(lab: &mut Lab) {
     lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 60).gap(500 * US, 0), 0);
     lab.world.tap_host(1, "h1.pcap");
     lab.expect_info(&["capture.duplicates"], crate::sim::truth::Place::Any).never(WRONG);
-    lab.world.run();
 }

@@ -55,7 +55,6 @@ fn small_tails(lab: &mut Lab) {
     lab.world.tap_host(1, "h1.pcap");
     let pair = lab.pair(0, 1);
     lab.expect(&["path.mtu_black_hole"], pair).also(LOSSES).also(&["qp.died", "peer.silent"]);
-    lab.world.run();
 }
 
 /// Loss between two hosts, and a receiver without buffers elsewhere.
@@ -73,7 +72,6 @@ fn loss_and_rnr(lab: &mut Lab) {
     lab.expect_info(&["loss.after_tap"], pair.clone());
     lab.expect(&["retry.storm", "retry.timeouts"], pair);
     lab.expect(&["rnr.slow_receiver"], receiver).also(&["latency.tail"]);
-    lab.world.run();
 }
 
 /// One receiver's port marks; packets to another host are lost on a bad cable.
@@ -91,7 +89,6 @@ fn loss_and_marks(lab: &mut Lab) {
     lab.expect(&["ecn.congestion"], receiver);
     lab.expect(&["loss.before_tap"], pair).never(&["burst.incast", "loss.after_tap"]);
     lab.also(&["retry.timeouts", "latency.tail"]);
-    lab.world.run();
 }
 
 /// Packets lost between two taps, of three whose clocks differ by more than the path takes.
@@ -168,7 +165,6 @@ fn one_direction(lab: &mut Lab, downstream: bool) {
         lab.expect(&["loss.before_tap"], pair);
     }
     lab.also(LOSSES);
-    lab.world.run();
 }
 
 /// Data of both hosts, and loss in both directions of a cable.
@@ -185,7 +181,6 @@ fn both_ways(lab: &mut Lab) {
     lab.expect(&["loss.before_tap"], pair.clone());
     lab.expect_info(&["loss.after_tap"], pair.clone());
     lab.expect(&["retry.storm", "retry.timeouts"], pair).also(LOSSES);
-    lab.world.run();
 }
 
 /// Loss on two hops, of which one is between the taps and one upstream of both.
@@ -200,7 +195,6 @@ fn two_places(lab: &mut Lab) {
     let pair = lab.pair(0, 1);
     lab.expect(&["loss.before_tap"], pair);
     lab.expect(&["loss.between_taps"], Place::Hop("mid.pcap".into(), "h1.pcap".into())).also(LOSSES);
-    lab.world.run();
 }
 
 /// Loss ends soon after the capture begins.
@@ -213,7 +207,6 @@ fn until_begin(lab: &mut Lab) {
     lab.world.taps[tap].range = (60 * MS, u64::MAX);
     let pair = lab.pair(0, 1);
     lab.expect_during(&["loss.before_tap"], pair, (60 * MS, 140 * MS)).also(LOSSES);
-    lab.world.run();
 }
 
 fn fast(lab: &mut Lab) {
@@ -225,7 +218,6 @@ fn fast(lab: &mut Lab) {
     lab.world.tap_host(1, "h1.pcap");
     let pair = lab.pair(0, 1);
     lab.expect(&["loss.before_tap"], pair).also(LOSSES);
-    lab.world.run();
 }
 
 /// READs in both directions through a mirror, of which responses are lost on one side.
@@ -238,7 +230,6 @@ fn reads_both_ways(lab: &mut Lab) {
     lab.world.tap_cable(HOP.0, HOP.1, "mirror.pcap");
     let pair = lab.pair(0, 1);
     lab.expect(&["loss.before_tap"], pair).also(LOSSES);
-    lab.world.run();
 }
 
 /// The path is dead while the capture begins or ends.
@@ -256,7 +247,6 @@ fn edge(lab: &mut Lab, range: (u64, u64)) {
     lab.expect(&["retry.timeouts", "peer.silent", "qp.died"], pair)
         .also(LOSSES)
         .also(&["peer.silent", "qp.died"]);
-    lab.world.run();
 }
 
 /// A link is down for 60 ms, five times.
@@ -276,7 +266,6 @@ fn flapping(lab: &mut Lab) {
     lab.world.tap_switch(0, "switch.pcap");
     let host = lab.host(0);
     lab.expect(&["retry.timeouts"], host).also(LOSSES).never(&["peer.silent"]);
-    lab.world.run();
 }
 
 fn incast(lab: &mut Lab, senders: usize, elsewhere_ppm: u32) {
@@ -305,7 +294,6 @@ fn incast(lab: &mut Lab, senders: usize, elsewhere_ppm: u32) {
         let pair = lab.pair(last, 1);
         lab.expect(&["loss.before_tap"], pair).also(&["retry.timeouts"]);
     }
-    lab.world.run();
 }
 
 /// A slow receiver, captured from the middle of its RNR waits to the middle of others.
@@ -319,7 +307,6 @@ fn rnr_cut(lab: &mut Lab) {
     let receiver = lab.host(1);
     lab.expect(&["rnr.slow_receiver"], receiver).never(&["loss.after_tap", "loss.before_tap"]);
     lab.also(&["latency.tail"]);
-    lab.world.run();
 }
 
 /// A host of a ring computes for longer; a storage host gets checkpoints of all meanwhile.
@@ -336,7 +323,6 @@ fn straggler_of_eight(lab: &mut Lab) {
     lab.world.tap_switch(0, "switch.pcap");
     let late = crate::sim::truth::Expected::new(&["step.straggler"], lab.host(5)).with("host", lab.addr(5));
     lab.expect_that(late).also(&["step.slower"]);
-    lab.world.run();
 }
 
 /// READ responses are marked on their way.
@@ -348,7 +334,6 @@ fn marked_reads(lab: &mut Lab) {
     lab.world.tap_host(0, "h0.pcap");
     let pair = lab.pair(0, 1);
     lab.expect(&["ecn.congestion"], pair).also(&["latency.tail"]).never(&["burst.incast"]);
-    lab.world.run();
 }
 
 /// A path dies less than a timeout before the end of the capture of it, and of others: nothing says so yet but silence.
@@ -367,5 +352,4 @@ fn dies_last(lab: &mut Lab) {
     lab.world.taps[tap].range = (0, 320 * MS);
     let pair = lab.pair(2, 0);
     lab.expect(&["qp.died"], pair).also(LOSSES).also(&["peer.silent"]);
-    lab.world.run();
 }

@@ -98,7 +98,6 @@ fn dead_path(lab: &mut Lab, at: usize) {
     tap(lab, at);
     let pair = lab.pair(0, 1);
     lab.expect_during(&["retry.timeouts"], pair, (range.0, range.1 + 100 * MS)).also(LOSSES);
-    lab.world.run();
 }
 
 /// The data path dies, seen at the receiver: every packet that passes the tap is new, before and after the silence.
@@ -115,7 +114,6 @@ fn dead_path_at_receiver(lab: &mut Lab) {
     tap(lab, 1);
     let pair = lab.pair(0, 1);
     lab.expect_during(&["retry.timeouts"], pair, (range.0, range.1 + 400 * MS)).also(LOSSES);
-    lab.world.run();
 }
 
 /// A figure of the evidence of `retry.timeouts`.
@@ -210,7 +208,6 @@ fn computes(lab: &mut Lab) {
     lab.world.start(Stream::new(&ends, Verb::Write, 4 * MB, 8).depth(1), 500 * MS);
     goes_on(lab);
     tap(lab, 1);
-    lab.world.run();
 }
 
 /// Small SENDs, each loss of which costs a timeout of a quarter of a second.
@@ -223,7 +220,6 @@ fn slow_rping(lab: &mut Lab) {
     tap(lab, 0);
     let pair = lab.pair(0, 1);
     lab.expect(&["retry.timeouts"], pair).also(LOSSES);
-    lab.world.run();
 }
 
 /// Single-packet messages, one at a time: no NAK, each loss is a timeout.
@@ -236,7 +232,6 @@ fn last_packets(lab: &mut Lab) {
     tap(lab, 0);
     let pair = lab.pair(0, 1);
     lab.expect(&["retry.timeouts"], pair).also(LOSSES);
-    lab.world.run();
 }
 
 /// Steps of 50 ms, and one in which a cable is dead for 1.2 s.
@@ -278,7 +273,6 @@ fn retries_exhausted(lab: &mut Lab) {
     lab.world.tap_switch(0, "switch.pcap");
     let pair = lab.pair(2, 0);
     lab.expect_during(&["qp.died"], pair, (150 * MS, 500 * MS)).also(LOSSES).also(&["peer.silent"]);
-    lab.world.run();
 }
 
 /// One of four queue pairs stops within a message; the others continue for 100 ms at the least.
@@ -290,7 +284,6 @@ fn mid_message(lab: &mut Lab) {
     tap(lab, 0);
     let pair = lab.pair(0, 1);
     lab.expect(&["qp.died"], pair).also(&["retry.timeouts"]);
-    lab.world.run();
 }
 
 /// The same, after packets of each have been lost and retransmitted.
@@ -304,7 +297,6 @@ fn mid_message_after_loss(lab: &mut Lab) {
     tap(lab, 1);
     let pair = lab.pair(0, 1);
     lab.expect(&["qp.died"], pair).also(LOSSES);
-    lab.world.run();
 }
 
 /// One of four responders stops within a response; its requester waits for a long timer.
@@ -320,7 +312,6 @@ fn responder_stops(lab: &mut Lab) {
     lab.world.taps[0].range = (0, 2_000 * MS);
     let stopped = Expected::new(&["qp.died"], lab.pair(0, 1)).of_responder(lab.addr(1));
     lab.expect_that(stopped).also(&["retry.timeouts"]);
-    lab.world.run();
 }
 
 /// The path of the only queue pair between two hosts dies upstream of the tap, where every packet has been
@@ -336,7 +327,6 @@ fn stalls_alone(lab: &mut Lab, until: u64) {
     tap(lab, 1);
     let pair = lab.pair(0, 1);
     lab.expect_during(&["retry.timeouts"], pair, (400 * MS, 2_000 * MS));
-    lab.world.run();
 }
 
 /// The control: a queue pair that congestion control has slowed down to some packets a second, and one that pauses
@@ -350,7 +340,6 @@ fn slow_messages(lab: &mut Lab) {
     lab.world.start(Stream::new(&reads, Verb::Read, 64 * KB, 4).depth(1).gap(700 * MS, 0), 0);
     goes_on(lab);
     tap(lab, 1);
-    lab.world.run();
 }
 
 /// The capture at one host ends within messages, that at the other goes on for long.
@@ -361,7 +350,6 @@ fn one_tap_ends_early(lab: &mut Lab) {
     tap(lab, 0);
     tap(lab, 1);
     lab.world.taps[0].range = (0, 35 * MS);
-    lab.world.run();
 }
 
 /// The process behind a responder is killed: its requester retries until it gives up.
@@ -381,7 +369,6 @@ fn peer_killed(lab: &mut Lab) {
     tap(lab, 0);
     let pair = lab.pair(0, 3);
     lab.expect(&["qp.died"], pair).also(LOSSES).also(&["peer.silent"]);
-    lab.world.run();
 }
 
 fn never_answers(lab: &mut Lab) {
@@ -414,7 +401,6 @@ fn refused(lab: &mut Lab, code: u8, ids: &[&'static str], verb: Verb) {
     if ids[0] == "nak.remote_operational_error" {
         lab.figure("steps about messages longer than the receive buffers", receive_buffers, 1.0, 1.0);
     }
-    lab.world.run();
 }
 
 fn receive_buffers(report: &serde_json::Value) -> Option<f64> {
@@ -500,7 +486,6 @@ fn large_and_small(lab: &mut Lab) {
     tap(lab, 1);
     let pair = lab.pair(0, 1);
     lab.expect(&["qp.died"], pair).also(LOSSES).also(&["peer.silent"]).never(&["path.mtu_black_hole"]);
-    lab.world.run();
 }
 
 fn only_small_arrive(lab: &mut Lab, taps: &[usize]) {
@@ -568,5 +553,4 @@ fn tail(lab: &mut Lab) {
     tap(lab, 0);
     let pair = lab.pair(0, 1);
     lab.expect(&["latency.tail"], pair);
-    lab.world.run();
 }

@@ -80,7 +80,6 @@ fn one_of(lab: &mut Lab, spines: usize, effect: Effect) {
         "latency.tail",
     ]);
     lab.also(&["links.imbalance"]);
-    lab.world.run();
 }
 
 /// Marks on one link, compared with its peers: congestion of that link, if there is enough of it.
@@ -122,7 +121,6 @@ fn one_host(lab: &mut Lab) {
 /// All source ports are hashed onto one of two uplinks, for three quarters of the load.
 fn uneven(lab: &mut Lab) {
     uneven_build(lab);
-    lab.world.run();
 }
 
 fn uneven_build(lab: &mut Lab) {
@@ -141,7 +139,6 @@ fn uneven_not_named(lab: &mut Lab) {
     uneven_build(lab);
     lab.options.clear();
     lab.figure("groups", |report| Some(report["imbalance"].as_array()?.len() as f64), 1.0, 1.0);
-    lab.world.run();
 }
 
 /// Two hosts joined by two uplinks, one of which has the fault.
@@ -165,7 +162,6 @@ fn two_hosts(lab: &mut Lab, effect: Effect) {
         _ => Expected::new(&["links.congested_one_of"], link),
     });
     lab.also(&["ecn.congestion", "latency.tail", "retry.timeouts", "retry.storm", "links.imbalance"]);
-    lab.world.run();
 }
 
 /// Marks on one of two uplinks that carry data of several hosts to one: the receiver's port is not the cause.
@@ -180,7 +176,6 @@ fn to_one_receiver(lab: &mut Lab) {
     }
     lab.expect_that(marked_alone(Place::Link("up1.pcap".into())));
     lab.also(&["ecn.congestion", "latency.tail", "links.imbalance"]).never(&["burst.incast"]);
-    lab.world.run();
 }
 
 /// Uneven towards the spines, and even in the reverse direction, which carries as much.
@@ -196,7 +191,6 @@ fn uneven_one_direction(lab: &mut Lab) {
         lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 30).gap(MS, MS / 2), 0);
     }
     lab.expect(&["links.imbalance", "links.congested_one_of"], Place::Link("up0.pcap".into()));
-    lab.world.run();
 }
 
 /// Chooses source ports such that the requests of a connection take the second uplink if `second` is true.
@@ -223,7 +217,6 @@ fn one_port(lab: &mut Lab, qps: usize) {
     lab.world.tap_host(0, "h0.pcap");
     let pair = lab.pair(0, 1);
     lab.expect(&["entropy.low"], pair);
-    lab.world.run();
 }
 
 fn two_ports(lab: &mut Lab) {
@@ -237,5 +230,4 @@ fn two_ports(lab: &mut Lab) {
     lab.world.tap_host(0, "h0.pcap");
     let host = lab.host(0);
     lab.expect(&["entropy.low"], host);
-    lab.world.run();
 }
