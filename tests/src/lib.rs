@@ -40,6 +40,19 @@ pub mod sim;
 pub mod soft_roce;
 pub mod verdict;
 
+/// Ends a test that needs root where this is none; see [`needs::root_or_skip`].
+#[macro_export]
+macro_rules! needs_root {
+    () => {{
+        fn here() {}
+        // The path of the test, and the name of the function above.
+        let path = std::any::type_name_of_val(&here);
+        if !$crate::needs::root_or_skip(path.trim_end_matches("::here")) {
+            return;
+        }
+    }};
+}
+
 /// The exit status of a program; an error is printed as a message, without the backtrace of `main() -> Result`.
 pub fn exit_status(result: anyhow::Result<()>) -> std::process::ExitCode {
     if let Err(error) = result {

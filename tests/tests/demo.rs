@@ -13,7 +13,7 @@ use rocescope::source::demo::stage::Stage;
 use rocescope::source::feed::{Command, Feed, Update};
 use rocescope::source::live::{self, Config};
 use rocescope_tests::live::program::{Program, Start};
-use rocescope_tests::live::root_or_skip;
+use rocescope_tests::needs_root;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -117,9 +117,7 @@ fn last_report(feed: &Feed, sent: u64) -> Value {
 /// A whole cycle with access to the generator: every flow's figures must match.
 #[test]
 fn what_is_counted_is_what_was_sent() {
-    if !root_or_skip("what_is_counted_is_what_was_sent") {
-        return;
-    }
+    needs_root!();
     let stage = Stage::new().unwrap();
     let running = live::start(Config {
         interfaces: stage.interfaces().to_vec(),
@@ -161,9 +159,7 @@ fn what_is_counted_is_what_was_sent() {
 /// the time of its end.
 #[test]
 fn the_command_shows_every_episode_and_cleans_up() {
-    if !root_or_skip("the_command_shows_every_episode_and_cleans_up") {
-        return;
-    }
+    needs_root!();
     let start = Instant::now();
     let ended = Program::run(Start::default(), &["demo", "--output", "json"]).unwrap();
     assert_eq!(ended.status.code(), Some(0), "{ended:?}");
@@ -210,9 +206,7 @@ fn the_command_shows_every_episode_and_cleans_up() {
 
 #[test]
 fn the_command_can_be_interrupted() {
-    if !root_or_skip("the_command_can_be_interrupted") {
-        return;
-    }
+    needs_root!();
     let options = ["demo", "--output", "jsonl", "--interval", "100ms", "--hook", "tc"];
     let program = Program::start(Start::default(), &options).unwrap();
     program.wait_for_message(|text| text.contains("rail1: TC ingress and TC egress").then_some(())).unwrap();

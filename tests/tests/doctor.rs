@@ -4,8 +4,8 @@
 
 use rocescope_tests::killed::Killed;
 use rocescope_tests::live::program::{Ended, Program, Start, Tenant};
-use rocescope_tests::live::root_or_skip;
 use rocescope_tests::live::wire::World;
+use rocescope_tests::needs_root;
 use rocescope_tests::oracle::binary;
 use serde_json::Value;
 
@@ -28,9 +28,7 @@ fn check(page: &Value, id: &str) -> Value {
 
 #[test]
 fn root_and_others_see_what_they_can_run() {
-    if !root_or_skip("root_and_others_see_what_they_can_run") {
-        return;
-    }
+    needs_root!();
     let (world, _link) = World::with_link(1500).unwrap();
     // The interface is virtual and has no lines of its own.
     let others = "Without RDMA: near0 (veth)";
@@ -58,9 +56,7 @@ fn root_and_others_see_what_they_can_run() {
 
 #[test]
 fn three_capabilities_are_said_to_be_enough() {
-    if !root_or_skip("three_capabilities_are_said_to_be_enough") {
-        return;
-    }
+    needs_root!();
     let (world, _link) = World::with_link(1500).unwrap();
     let how =
         Start { netns: Some(&world.near), capabilities: &[NET_ADMIN, PERFMON, BPF], ..Start::default() };
@@ -79,9 +75,7 @@ fn three_capabilities_are_said_to_be_enough() {
 
 #[test]
 fn another_namespace_is_looked_into() {
-    if !root_or_skip("another_namespace_is_looked_into") {
-        return;
-    }
+    needs_root!();
     let (world, _link) = World::with_link(1500).unwrap();
     let tenant = Tenant::of(&world.near).unwrap();
     let page =
@@ -98,9 +92,7 @@ fn another_namespace_is_looked_into() {
 
 #[test]
 fn what_a_switch_said_in_a_capture_is_held_against_an_interface() {
-    if !root_or_skip("what_a_switch_said_in_a_capture_is_held_against_an_interface") {
-        return;
-    }
+    needs_root!();
     let (world, _link) = World::with_link(1500).unwrap();
     let how = Start { netns: Some(&world.near), ..Start::default() };
     let data = concat!(env!("CARGO_MANIFEST_DIR"), "/data");

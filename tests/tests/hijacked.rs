@@ -14,8 +14,9 @@ use rocescope_tests::live::hijack::{
 };
 use rocescope_tests::live::program::{PATIENCE, Program, Start};
 use rocescope_tests::live::wire::World;
-use rocescope_tests::live::{frames, root_or_skip, tcp};
+use rocescope_tests::live::{frames, tcp};
 use rocescope_tests::load::pty::Screen;
+use rocescope_tests::needs_root;
 use rocescope_tests::oracle::binary;
 
 #[test]
@@ -57,9 +58,7 @@ fn the_same_parser_does_as_it_likes_without_the_sandbox() {
 
 #[test]
 fn hijacked_parsers_of_live_can_do_nothing_else() {
-    if !root_or_skip("hijacked_parsers_of_live_can_do_nothing_else") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = World::with_link(1500).unwrap();
     let how = Start { netns: Some(&world.near), variables: &[(HIJACK, "127.0.0.1:9")], ..Start::default() };
     let program = Program::watching(how, &["live", "-i", "near0", "--output", "jsonl"]).unwrap();
@@ -77,9 +76,7 @@ fn hijacked_parsers_of_live_can_do_nothing_else() {
 
 #[test]
 fn hijacked_parsers_of_what_records_and_publishes_can_do_nothing_else() {
-    if !root_or_skip("hijacked_parsers_of_what_records_and_publishes_can_do_nothing_else") {
-        return;
-    }
+    needs_root!();
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (records, agents, socket) = (path("records"), path("agents"), path("agent.sock"));
@@ -145,9 +142,7 @@ fn a_hijacked_parser_of_a_capture_that_is_recorded_can_do_nothing_else() {
 
 #[test]
 fn a_hijacked_writer_of_dumps_can_do_nothing_else() {
-    if !root_or_skip("a_hijacked_writer_of_dumps_can_do_nothing_else") {
-        return;
-    }
+    needs_root!();
     let folder = tempfile::tempdir().unwrap();
     let dumps = folder.path().join("dumps").display().to_string();
     let (world, mut link) = World::with_link(1500).unwrap();
@@ -282,9 +277,7 @@ fn answer(stream: &mut TcpStream) {
 
 #[test]
 fn hijacked_parsers_of_what_servers_answer_can_do_nothing_else() {
-    if !root_or_skip("hijacked_parsers_of_what_servers_answer_can_do_nothing_else") {
-        return;
-    }
+    needs_root!();
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("records").display().to_string();
     for (place, command) in [

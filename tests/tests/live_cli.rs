@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use rocescope_tests::live::attached::{ForeignXdp, Hooks};
 use rocescope_tests::live::program::{Ended, Program, Start, Tenant};
 use rocescope_tests::live::wire::{Link, World};
-use rocescope_tests::live::{frames, root_or_skip, tcp};
+use rocescope_tests::live::{frames, tcp};
+use rocescope_tests::needs_root;
 use rocescope_tests::oracle::craft::{self, Roce};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -91,9 +92,7 @@ fn bad_usage_differs_from_failure() {
 
 #[test]
 fn unknown_things_are_answered_with_what_there_is() {
-    if !root_or_skip("unknown_things_are_answered_with_what_there_is") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = World::with_link(1500).unwrap();
     world.link("near1", 1500).unwrap();
     refused(&world, &["-i", "eth7"], &["\"eth7\"", "near0 (veth)", "near1 (veth)"]);
@@ -111,9 +110,7 @@ fn unknown_things_are_answered_with_what_there_is() {
 
 #[test]
 fn without_root_the_remedy_is_named() {
-    if !root_or_skip("without_root_the_remedy_is_named") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = World::with_link(1500).unwrap();
     let how = Start { netns: Some(&world.near), nobody: true, ..Start::default() };
     for arguments in [&["live", "-i", "near0"][..], &["live"]] {
@@ -126,9 +123,7 @@ fn without_root_the_remedy_is_named() {
 
 #[test]
 fn interfaces_on_top_of_one_another_are_not_watched_together() {
-    if !root_or_skip("interfaces_on_top_of_one_another_are_not_watched_together") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = World::with_link(1500).unwrap();
     let other = world.link("near1", 1500).unwrap();
     let bridge = world.add("bridge", "br0", None).unwrap();
@@ -153,9 +148,7 @@ fn interfaces_on_top_of_one_another_are_not_watched_together() {
 
 #[test]
 fn another_namespace_is_named_by_a_process_in_it() {
-    if !root_or_skip("another_namespace_is_named_by_a_process_in_it") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = World::with_link(1500).unwrap();
     let tenant = Tenant::of(&world.near).unwrap();
     let netns = tenant.id();
@@ -169,9 +162,7 @@ fn another_namespace_is_named_by_a_process_in_it() {
 
 #[test]
 fn the_programs_of_others_stay() {
-    if !root_or_skip("the_programs_of_others_stay") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = World::with_link(1500).unwrap();
     let theirs = ForeignXdp::attach(&world, &link).unwrap();
     let before = Hooks::of(&world, &mut link).unwrap();
@@ -196,9 +187,7 @@ fn the_programs_of_others_stay() {
 
 #[test]
 fn every_end_leaves_nothing_attached() {
-    if !root_or_skip("every_end_leaves_nothing_attached") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = World::with_link(1500).unwrap();
     for hook in ["xdp", "tc"] {
         for signal in [Signal::INT, Signal::TERM] {
@@ -229,9 +218,7 @@ fn every_end_leaves_nothing_attached() {
 
 #[test]
 fn a_reader_that_goes_away_ends_the_run_quietly() {
-    if !root_or_skip("a_reader_that_goes_away_ends_the_run_quietly") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = World::with_link(1500).unwrap();
     let how = Start { netns: Some(&world.near), closed_output: true, ..Start::default() };
     for output in ["jsonl", "json", "text"] {
@@ -250,9 +237,7 @@ fn a_reader_that_goes_away_ends_the_run_quietly() {
 
 #[test]
 fn promiscuous_mode_lasts_as_long_as_the_run() {
-    if !root_or_skip("promiscuous_mode_lasts_as_long_as_the_run") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = World::with_link(1500).unwrap();
     for (option, promiscuity) in [(None, 1), (Some("--no-promisc"), 0)] {
         let options: Vec<&str> = LINES.into_iter().chain(option).collect();
@@ -271,9 +256,7 @@ fn promiscuous_mode_lasts_as_long_as_the_run() {
 
 #[test]
 fn the_rest_goes_on_when_an_interface_goes() {
-    if !root_or_skip("the_rest_goes_on_when_an_interface_goes") {
-        return;
-    }
+    needs_root!();
     let (world, mut first) = World::with_link(1500).unwrap();
     let mut second = world.link("near1", 1500).unwrap();
     let options = [&LINES[..], &["-i", "near1"]].concat();
@@ -301,9 +284,7 @@ fn the_rest_goes_on_when_an_interface_goes() {
 
 #[test]
 fn each_line_of_jsonl_is_a_whole_report_and_counts_on() {
-    if !root_or_skip("each_line_of_jsonl_is_a_whole_report_and_counts_on") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = World::with_link(1500).unwrap();
     let options = ["-i", "near0", "--output", "jsonl", "--interval", "100ms", "--duration", "1s"];
     let program = Program::live(&world.near, &options).unwrap();
@@ -344,9 +325,7 @@ fn each_line_of_jsonl_is_a_whole_report_and_counts_on() {
 
 #[test]
 fn two_interfaces_share_a_load() {
-    if !root_or_skip("two_interfaces_share_a_load") {
-        return;
-    }
+    needs_root!();
     let (world, mut first) = World::with_link(1500).unwrap();
     let mut second = world.link("near1", 1500).unwrap();
     let mut third = world.link("near2", 1500).unwrap();
@@ -388,9 +367,7 @@ fn two_interfaces_share_a_load() {
 
 #[test]
 fn an_unknown_group_is_named() {
-    if !root_or_skip("an_unknown_group_is_named") {
-        return;
-    }
+    needs_root!();
     let (world, _link) = World::with_link(1500).unwrap();
     let how = Start { netns: Some(&world.near), ..Start::default() };
     let options =
@@ -402,9 +379,7 @@ fn an_unknown_group_is_named() {
 
 #[test]
 fn idle_flows_retire_and_their_sums_stay() {
-    if !root_or_skip("idle_flows_retire_and_their_sums_stay") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = World::with_link(1500).unwrap();
     let options = [&LINES[..], &["--idle", "300ms"]].concat();
     let program = Program::live(&world.near, &options).unwrap();
@@ -432,9 +407,7 @@ fn idle_flows_retire_and_their_sums_stay() {
 
 #[test]
 fn a_full_table_loses_no_count() {
-    if !root_or_skip("a_full_table_loses_no_count") {
-        return;
-    }
+    needs_root!();
     for hook in ["xdp", "tc"] {
         let (world, mut link) = World::with_link(1500).unwrap();
         let options = [&LINES[..], &["--max-flows", "4", "--hook", hook, "--log"]].concat();
@@ -455,9 +428,7 @@ fn a_full_table_loses_no_count() {
 
 #[test]
 fn what_the_filter_leaves_out_is_counted_as_such() {
-    if !root_or_skip("what_the_filter_leaves_out_is_counted_as_such") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = World::with_link(1500).unwrap();
     for (filter, shown) in
         [("qp 0x101", 1), ("not qp 0x101", 3), ("host 10.8.0.0/24", 4), ("src 192.0.2.1", 0)]
@@ -476,9 +447,7 @@ fn what_the_filter_leaves_out_is_counted_as_such() {
 
 #[test]
 fn idle_flows_that_the_filter_excludes_stay_filtered() {
-    if !root_or_skip("idle_flows_that_the_filter_excludes_stay_filtered") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = World::with_link(1500).unwrap();
     let options = [&LINES[..], &["--idle", "300ms", "--filter", "qp 0x101"]].concat();
     let program = Program::live(&world.near, &options).unwrap();
@@ -497,9 +466,7 @@ fn idle_flows_that_the_filter_excludes_stay_filtered() {
 
 #[test]
 fn tcp_of_others_keeps_its_segmentation_offload() {
-    if !root_or_skip("tcp_of_others_keeps_its_segmentation_offload") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = World::with_link(1500).unwrap();
     tcp::prepare(&world, &link).unwrap();
     let rate = |sent: &tcp::Stream| sent.bytes as f64 / sent.time.as_secs_f64();
@@ -521,9 +488,7 @@ fn tcp_of_others_keeps_its_segmentation_offload() {
 
 #[test]
 fn an_interface_without_a_link_layer_is_parsed_from_its_ip_header() {
-    if !root_or_skip("an_interface_without_a_link_layer_is_parsed_from_its_ip_header") {
-        return;
-    }
+    needs_root!();
     let world = World::new().unwrap();
     // The hardware types of tun and WireGuard (none), of ipip, ip6tnl and sit.
     for (hook, name, hardware) in [
@@ -564,9 +529,7 @@ fn an_interface_without_a_link_layer_is_parsed_from_its_ip_header() {
 #[test]
 fn packets_in_tunnels_that_only_a_replay_decodes_are_reported() {
     const GENEVE: [u8; 8] = [0, 0, 0x65, 0x58, 0, 0, 42, 0];
-    if !root_or_skip("packets_in_tunnels_that_only_a_replay_decodes_are_reported") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = World::with_link(1500).unwrap();
     let program = Program::live(&world.near, &LINES).unwrap();
     let inside = craft::ethernet(0x0800, &Roce::default().ipv4());
@@ -588,9 +551,7 @@ fn packets_in_tunnels_that_only_a_replay_decodes_are_reported() {
 
 #[test]
 fn a_links_mtu_is_that_of_now() {
-    if !root_or_skip("a_links_mtu_is_that_of_now") {
-        return;
-    }
+    needs_root!();
     let (world, link) = World::with_link(1500).unwrap();
     let program = Program::live(&world.near, &[&LINES[..], &["--hook", "tc"]].concat()).unwrap();
     program.reported(|report| report["links"][0]["mtu"] == 1500).unwrap();

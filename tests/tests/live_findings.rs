@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use rocescope_tests::capture_file::{ETHERNET, Order, Pcap};
 use rocescope_tests::craft::{self, Mac, Net, Transport};
 use rocescope_tests::live::program::Program;
-use rocescope_tests::live::root_or_skip;
 use rocescope_tests::live::wire::World;
+use rocescope_tests::needs_root;
 use rocescope_tests::oracle::binary;
 use serde_json::Value;
 
@@ -335,9 +335,7 @@ fn not_evaluated(report: &Value) -> Vec<&str> {
 
 #[test]
 fn live_and_replay_come_to_the_same_findings() {
-    if !root_or_skip("live_and_replay_come_to_the_same_findings") {
-        return;
-    }
+    needs_root!();
     let folder = tempfile::tempdir().unwrap();
     let (live, files) = watch(folder.path(), Script::everything(), &[]);
     let config = folder.path().join("config.toml");
@@ -360,9 +358,7 @@ fn live_and_replay_come_to_the_same_findings() {
 #[test]
 fn a_mirror_of_both_directions_is_no_trouble() {
     const REQUESTS: u32 = 800;
-    if !root_or_skip("a_mirror_of_both_directions_is_no_trouble") {
-        return;
-    }
+    needs_root!();
     let mut script = Script::default();
     for host in 0..2 {
         let of = Connection { network: 20 + host, tos: ECT };
@@ -399,9 +395,7 @@ fn a_mirror_of_both_directions_is_no_trouble() {
 fn without_timing_findings_that_need_it_are_not_evaluated() {
     const OPEN: [&str; 6] =
         ["burst.incast", "latency.tail", "loss.after_tap", "loss.before_tap", "peer.silent", "retry.storm"];
-    if !root_or_skip("without_timing_findings_that_need_it_are_not_evaluated") {
-        return;
-    }
+    needs_root!();
     let folder = tempfile::tempdir().unwrap();
     let (live, _) = watch(folder.path(), Script::everything(), &["--no-timing"]);
     let expected = EXPECTED.iter().filter(|id| !OPEN.contains(id)).map(|id| (*id).to_owned());

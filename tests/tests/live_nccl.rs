@@ -5,8 +5,9 @@ use std::net::TcpListener;
 
 use rocescope_tests::live::attached::Hooks;
 use rocescope_tests::live::program::Program;
+use rocescope_tests::live::tcp;
 use rocescope_tests::live::wire::World;
-use rocescope_tests::live::{root_or_skip, tcp};
+use rocescope_tests::needs_root;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -20,9 +21,7 @@ const NCCL: &str = r#"{"nccl_version":"2.29.1","communicators_count":1,"communic
 
 #[test]
 fn nccl_is_asked_where_the_user_says_and_only_then() {
-    if !root_or_skip("nccl_is_asked_where_the_user_says_and_only_then") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = World::with_link(1500).unwrap();
     tcp::prepare(&world, &link).unwrap();
     let listener = world.far.run(|| TcpListener::bind(("192.0.2.2", 0))).unwrap().unwrap();

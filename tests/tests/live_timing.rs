@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use rocescope_tests::craft::{self, Mac, Net, Transport};
 use rocescope_tests::live::program::{Ended, Program};
-use rocescope_tests::live::root_or_skip;
 use rocescope_tests::live::wire::{Link, World};
+use rocescope_tests::needs_root;
 use serde_json::Value;
 
 /// Both directions of a connection use one port, which pairs them.
@@ -72,9 +72,7 @@ fn converse(link: &Link) -> Duration {
 
 #[test]
 fn answers_are_timed() {
-    if !root_or_skip("answers_are_timed") {
-        return;
-    }
+    needs_root!();
     let mut longest = Duration::ZERO;
     let ended = watched(&[], |link, program| {
         longest = converse(link);
@@ -104,9 +102,7 @@ fn answers_are_timed() {
 
 #[test]
 fn without_timing_there_are_pairs_and_no_times() {
-    if !root_or_skip("without_timing_there_are_pairs_and_no_times") {
-        return;
-    }
+    needs_root!();
     let ended = watched(&["--no-timing"], |link, program| {
         for psn in 1..=10 {
             link.near.send(&request(psn)).unwrap();
@@ -125,9 +121,7 @@ fn without_timing_there_are_pairs_and_no_times() {
 /// A retired flow releases its entry, and starts again as a new flow.
 #[test]
 fn retired_flows_are_timed_anew() {
-    if !root_or_skip("retired_flows_are_timed_anew") {
-        return;
-    }
+    needs_root!();
     let ended = watched(&["--idle", "300ms"], |link, program| {
         for round in 1..=3u64 {
             converse(link);
@@ -148,9 +142,7 @@ fn retired_flows_are_timed_anew() {
 
 #[test]
 fn a_peer_that_does_not_answer_is_found() {
-    if !root_or_skip("a_peer_that_does_not_answer_is_found") {
-        return;
-    }
+    needs_root!();
     let ended = watched(&[], |link, program| {
         for psn in 1..=5 {
             link.near.send(&request(psn)).unwrap();
@@ -170,9 +162,7 @@ fn a_peer_that_does_not_answer_is_found() {
 /// Two of a hundred packets are lost and retransmitted by go-back-N.
 #[test]
 fn loss_is_reported() {
-    if !root_or_skip("loss_is_reported") {
-        return;
-    }
+    needs_root!();
     let ended = watched(&[], |link, program| {
         for psn in (1..=20).chain(23..=30) {
             link.near.send(&request(psn)).unwrap();

@@ -13,6 +13,7 @@ use rocescope_tests::live::attached::Hooks;
 use rocescope_tests::live::program::Program;
 use rocescope_tests::live::wire::{Sent, World};
 use rocescope_tests::live::{frames, root_or_skip};
+use rocescope_tests::needs_root;
 use rocescope_tests::oracle::binary;
 use rocescope_tests::oracle::craft::{self, Roce};
 use serde_json::{Value, json};
@@ -312,9 +313,7 @@ links! {
 /// At full speed, on a link that drops some frames.
 #[test]
 fn what_is_not_counted_is_what_the_link_dropped() {
-    if !root_or_skip("what_is_not_counted_is_what_the_link_dropped") {
-        return;
-    }
+    needs_root!();
     let mut frames = frames::sends(32, 8);
     let short = frames.len() as u64;
     // Longer than the near end accepts: the link drops them.
@@ -364,9 +363,7 @@ fn ip_in_ip_is_decoded() {
     const IPV6: u8 = 41;
     const ROUTING: u8 = 43;
     const PACKETS: u32 = 20;
-    if !root_or_skip("ip_in_ip_is_decoded") {
-        return;
-    }
+    needs_root!();
     // RFC 8754: two segments of 16 bytes behind the first eight.
     let segments = [&[IPV6, 4, 4, 1, 1, 0, 0, 0][..], &[0xFD; 32]].concat();
     let around = |next: u8, headers: &[u8], inside: &[u8]| {
@@ -409,9 +406,7 @@ fn ip_in_ip_is_decoded() {
 /// interface alone.
 #[test]
 fn a_hook_that_the_driver_refuses_is_replaced_by_the_next() {
-    if !root_or_skip("a_hook_that_the_driver_refuses_is_replaced_by_the_next") {
-        return;
-    }
+    needs_root!();
     let frames = frames::sends(8, 50);
     for (asked, used) in [(&["--hook", "xdp"][..], Hook::Generic), (Hook::Native.arguments(), Hook::Tc)] {
         let (world, mut refused) = World::with_link(9000).unwrap();

@@ -17,15 +17,14 @@ use rocescope_tests::load::flood::{Flood, PacketKind, Wanted};
 use rocescope_tests::load::link::{FloodLink, Receiver};
 use rocescope_tests::load::traffic::{self, State};
 use rocescope_tests::load::{scan, storm, usage};
+use rocescope_tests::needs_root;
 
 const SHORT: Duration = Duration::from_millis(200);
 
 /// With frames dropped before the program, and without.
 #[test]
 fn rocescope_counts_what_the_interface_received() {
-    if !root_or_skip("rocescope_counts_what_the_interface_received") {
-        return;
-    }
+    needs_root!();
     let several = usage::cpus().unwrap().len() > 1;
     for receiver in [Receiver::SameCpu, Receiver::OwnCpu] {
         if receiver == Receiver::OwnCpu && !several {
@@ -84,9 +83,7 @@ impl ReceivedFrames {
 #[test]
 fn every_event_is_reported_or_counted_as_dropped() {
     const FRAMES: u32 = 200_000;
-    if !root_or_skip("every_event_is_reported_or_counted_as_dropped") {
-        return;
-    }
+    needs_root!();
     // A view that always receives, and one that does not during the storm: the source then has to wait with its
     // events, and the ring buffer overflows.
     for deaf in [false, true] {
@@ -134,9 +131,7 @@ fn every_event_is_reported_or_counted_as_dropped() {
 /// Many more new flows than slots in the table, retired as soon as possible, or hardly at all.
 #[test]
 fn totals_of_a_scan_are_exact() {
-    if !root_or_skip("totals_of_a_scan_are_exact") {
-        return;
-    }
+    needs_root!();
     for options in
         [&["--max-flows", "4096", "--idle", "1ms", "--interval", "20ms"] as &[&str], &["--max-flows", "4096"]]
     {

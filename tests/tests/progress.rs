@@ -6,8 +6,8 @@
 use std::process::Command;
 
 use rocescope_tests::live::program::{Program, Start};
-use rocescope_tests::live::root_or_skip;
 use rocescope_tests::live::wire::World;
+use rocescope_tests::needs_root;
 use rocescope_tests::oracle::binary;
 use rocescope_tests::pty;
 
@@ -32,9 +32,7 @@ fn shows_progress(shown: &str, part: &str) {
 
 #[test]
 fn a_live_run_of_a_given_duration_shows_the_time_left() {
-    if !root_or_skip("a_live_run_of_a_given_duration_shows_the_time_left") {
-        return;
-    }
+    needs_root!();
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("recording").display().to_string();
     let (world, _link) = World::with_link(1500).unwrap();
@@ -58,9 +56,7 @@ fn a_live_run_of_a_given_duration_shows_the_time_left() {
 
 #[test]
 fn a_benchmark_shows_the_time_left() {
-    if !root_or_skip("a_benchmark_shows_the_time_left") {
-        return;
-    }
+    needs_root!();
     let (status, shown) = pty::output(&mut in_terminal(&["bench", "--output", "json"])).unwrap();
     assert!(status.success(), "{shown}");
     shows_progress(&shown, " rounds, ");

@@ -13,7 +13,7 @@ use rocescope_tests::capture_file::{ETHERNET, Order, Pcap, PcapNg};
 use rocescope_tests::craft::{self, Mac, Net, Transport};
 use rocescope_tests::hostile::is_hostile;
 use rocescope_tests::killed::Killed;
-use rocescope_tests::needs::root_or_skip;
+use rocescope_tests::needs_root;
 use rocescope_tests::oracle::binary;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -118,9 +118,7 @@ fn doctor_beside(process: &Killed, folder: &Path) -> Output {
 #[test]
 fn a_process_neither_stops_doctor_nor_shows_it_a_file_of_the_host() {
     const SECRET: &str = "root:a-secret-of-the-host";
-    if !root_or_skip("a_process_neither_stops_doctor_nor_shows_it_a_file_of_the_host") {
-        return;
-    }
+    needs_root!();
     for kind in ["name", "pipe", "link"] {
         let folder = tempfile::tempdir().unwrap();
         let secret = write(folder.path(), "shadow", format!("{SECRET}\n").as_bytes());
@@ -416,9 +414,7 @@ fn a_report_of_many_flows_is_bounded() {
 
 #[test]
 fn limits_of_the_process_are_named_with_what_raises_them() {
-    if !root_or_skip("limits_of_the_process_are_named_with_what_raises_them") {
-        return;
-    }
+    needs_root!();
     let program = binary::path().unwrap();
     let mut refused = 0;
     // One after another: each of the things opened after the maps is once the first too many.

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use rocescope::host::kernel::{Capabilities, Capability};
 use rocescope::sandbox::threads::{self, Thread};
 use rocescope_tests::killed::Killed;
+use rocescope_tests::live::frames;
 use rocescope_tests::live::program::{PATIENCE, Program, Start};
 use rocescope_tests::live::wire::World;
-use rocescope_tests::live::{frames, root_or_skip};
 use rocescope_tests::needs::there_or_skip;
+use rocescope_tests::needs_root;
 use rocescope_tests::oracle::binary;
 use rustix::process::Signal;
 
@@ -54,9 +55,7 @@ fn keep_what_is_needed(all: &[Thread]) {
 
 #[test]
 fn the_threads_of_live_keep_what_their_sources_need_and_nothing_else() {
-    if !root_or_skip("the_threads_of_live_keep_what_their_sources_need_and_nothing_else") {
-        return;
-    }
+    needs_root!();
     let export = ["export", "--listen", "127.0.0.1:0", "-i", "near0"];
     for arguments in [&["live", "-i", "near0", "--output", "jsonl"][..], &export] {
         let (world, mut link) = World::with_link(1500).unwrap();
@@ -118,9 +117,7 @@ fn dump_in(folder: &Path) -> PathBuf {
 /// that it was given.
 #[test]
 fn each_thread_of_the_flight_recorder_keeps_what_it_needs() {
-    if !root_or_skip("each_thread_of_the_flight_recorder_keeps_what_it_needs") {
-        return;
-    }
+    needs_root!();
     let reading = set(&[Capability::SysPtrace, Capability::DacReadSearch, Capability::SysAdmin]);
     let other = of_another_user();
     let live = &["live", "-i", "near0", "--output", "jsonl"][..];
@@ -169,9 +166,7 @@ fn each_thread_of_the_flight_recorder_keeps_what_it_needs() {
 
 #[test]
 fn what_records_writes_below_its_folder_and_what_sends_connects() {
-    if !root_or_skip("what_records_writes_below_its_folder_and_what_sends_connects") {
-        return;
-    }
+    needs_root!();
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("recording").display().to_string();
     // Nothing listens there, like a collector that is unreachable.
@@ -289,9 +284,7 @@ fn a_kernel_without_landlock_or_seccomp_says_so_and_the_run_goes_on() {
 
 #[test]
 fn privileges_are_kept_when_the_user_says_so() {
-    if !root_or_skip("privileges_are_kept_when_the_user_says_so") {
-        return;
-    }
+    needs_root!();
     let (world, _link) = World::with_link(1500).unwrap();
     let program = Program::live(&world.near, &["-i", "near0", "--output", "json", "--no-sandbox"]).unwrap();
     let all: Vec<Thread> = threads::of(program.id()).into_values().collect();
@@ -302,9 +295,7 @@ fn privileges_are_kept_when_the_user_says_so() {
 
 #[test]
 fn a_capture_that_only_its_owner_may_read_is_read_by_root() {
-    if !root_or_skip("a_capture_that_only_its_owner_may_read_is_read_by_root") {
-        return;
-    }
+    needs_root!();
     let folder = tempfile::tempdir().unwrap();
     let capture = folder.path().join("private.pcap");
     std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();

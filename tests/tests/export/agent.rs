@@ -12,9 +12,10 @@ use rocescope_tests::craft::{self, Mac, Net, Transport};
 use rocescope_tests::hostile::is_hostile;
 use rocescope_tests::killed::Killed;
 use rocescope_tests::live::attached::Hooks;
+use rocescope_tests::live::frames;
 use rocescope_tests::live::program::{PATIENCE, Program, Start};
 use rocescope_tests::live::wire::World;
-use rocescope_tests::live::{frames, root_or_skip};
+use rocescope_tests::needs_root;
 use rocescope_tests::oracle::binary;
 use rocescope_tests::recording::flow_rows;
 use rustix::process::{Pid, Signal, kill_process};
@@ -128,9 +129,7 @@ fn check_dump(dump: &Path, all: u64) {
 
 #[test]
 fn one_process_publishes_records_and_dumps_the_same_figures() {
-    if !root_or_skip("one_process_publishes_records_and_dumps_the_same_figures") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = world();
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -230,9 +229,7 @@ fn journal(recording: &Path) -> u64 {
 #[test]
 fn a_kill_costs_at_most_an_interval_of_the_recording() {
     const INTERVAL: Duration = Duration::from_millis(500);
-    if !root_or_skip("a_kill_costs_at_most_an_interval_of_the_recording") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = world();
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("recording");
@@ -299,9 +296,7 @@ fn fill(folder: &Path) -> std::fs::File {
 /// it writes all of them.
 #[test]
 fn an_agent_outlives_a_full_disk_and_loses_nothing_that_it_can_keep() {
-    if !root_or_skip("an_agent_outlives_a_full_disk_and_loses_nothing_that_it_can_keep") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = world();
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("recording");
@@ -349,9 +344,7 @@ fn an_agent_outlives_a_full_disk_and_loses_nothing_that_it_can_keep() {
 /// Rows that waited in memory for a full disk are in the journal once it can be written again: a kill then costs none.
 #[test]
 fn a_kill_after_a_full_disk_costs_no_row_that_waited_in_memory() {
-    if !root_or_skip("a_kill_after_a_full_disk_costs_no_row_that_waited_in_memory") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = world();
     let (folder, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let recording = folder.path().join("recording");
@@ -397,9 +390,7 @@ fn a_kill_after_a_full_disk_costs_no_row_that_waited_in_memory() {
 #[test]
 fn an_agent_says_how_many_rows_a_full_disk_cost() {
     const FLOWS: u32 = 6_000;
-    if !root_or_skip("an_agent_says_how_many_rows_a_full_disk_cost") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = world();
     let (folder, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let recording = folder.path().join("recording");
@@ -461,9 +452,7 @@ fn an_agent_says_how_many_rows_a_full_disk_cost() {
 
 #[test]
 fn systemd_hears_when_it_is_ready_works_reads_its_file_again_and_stops() {
-    if !root_or_skip("systemd_hears_when_it_is_ready_works_reads_its_file_again_and_stops") {
-        return;
-    }
+    needs_root!();
     let (world, _link) = world();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("agent.toml");
@@ -526,9 +515,7 @@ fn systemd_hears_when_it_is_ready_works_reads_its_file_again_and_stops() {
 #[test]
 fn names_reach_the_journal_without_control_characters() {
     const NAME: &str = "n\u{1b}[2J\u{7}\u{9b}";
-    if !root_or_skip("names_reach_the_journal_without_control_characters") {
-        return;
-    }
+    needs_root!();
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     let world = World::new().unwrap();

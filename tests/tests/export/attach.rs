@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use rocescope_tests::live::attached::Hooks;
 use rocescope_tests::live::program::{Ended, Program, Start};
-use rocescope_tests::live::root_or_skip;
 use rocescope_tests::live::terminal::{PROMPT, Terminal};
 use rocescope_tests::needs::installed_or_skip;
+use rocescope_tests::needs_root;
 use rocescope_tests::oracle::binary;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -72,9 +72,7 @@ fn shown_in_a_terminal(socket: &Path, folder: &Path) {
 
 #[test]
 fn a_view_of_an_agent_has_its_figures_and_needs_no_right_but_its_socket() {
-    if !root_or_skip("a_view_of_an_agent_has_its_figures_and_needs_no_right_but_its_socket") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = world();
     let folder = tempfile::tempdir().unwrap();
     // The test's folder is not accessible to others.
@@ -138,9 +136,7 @@ fn a_view_of_an_agent_has_its_figures_and_needs_no_right_but_its_socket() {
 
 #[test]
 fn an_agent_that_is_killed_or_stopped_is_no_silent_end() {
-    if !root_or_skip("an_agent_that_is_killed_or_stopped_is_no_silent_end") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = world();
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("agent.sock");

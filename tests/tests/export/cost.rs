@@ -5,10 +5,11 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use rocescope_tests::live::frames;
 use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::live::wire::{Link, World};
-use rocescope_tests::live::{frames, root_or_skip};
 use rocescope_tests::load::usage;
+use rocescope_tests::needs_root;
 use rocescope_tests::oracle::binary;
 
 use super::{METRICS, get, otlp, world};
@@ -81,9 +82,7 @@ fn measure(world: &World, link: &mut Link, name: &str, program: &Program, scrape
 #[test]
 #[ignore = "a measurement of four minutes"]
 fn cost_at_400_flows() {
-    if !root_or_skip("cost_at_400_flows") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = world();
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

@@ -29,6 +29,7 @@ use rocescope_tests::live::attached::Hooks;
 use rocescope_tests::live::program::{PATIENCE, Program, Start};
 use rocescope_tests::live::wire::World;
 use rocescope_tests::live::{frames, root_or_skip};
+use rocescope_tests::needs_root;
 use rocescope_tests::oracle::binary;
 use rocescope_tests::packages::{program_or_skip, python_or_skip};
 use rustix::process::Signal;
@@ -305,9 +306,7 @@ fn prometheus_has_the_figures_of_the_report() {
 
 #[test]
 fn it_ends_cleanly_and_leaves_nothing() {
-    if !root_or_skip("it_ends_cleanly_and_leaves_nothing") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = world();
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
@@ -360,9 +359,7 @@ fn it_ends_cleanly_and_leaves_nothing() {
 
 #[test]
 fn it_listens_where_it_is_asked_to_and_on_nothing_else() {
-    if !root_or_skip("it_listens_where_it_is_asked_to_and_on_nothing_else") {
-        return;
-    }
+    needs_root!();
     let (world, _link) = world();
     let said = |arguments: &[&str]| exporting(&world, arguments).interrupt().unwrap().err;
     assert!(said(&[]).contains(&format!("metrics at http://{METRICS}/metrics\n")));
@@ -379,9 +376,7 @@ fn it_listens_where_it_is_asked_to_and_on_nothing_else() {
 
 #[test]
 fn it_uses_the_sockets_of_systemd() {
-    if !root_or_skip("it_uses_the_sockets_of_systemd") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = world();
     let listener = world.near.run(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).unwrap().unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -11,6 +11,7 @@ use rocescope_tests::killed::Killed;
 use rocescope_tests::live::program::{Ended, PATIENCE, Program, Start};
 use rocescope_tests::live::wire::Link;
 use rocescope_tests::live::{frames, root_or_skip};
+use rocescope_tests::needs_root;
 use rocescope_tests::packages::collector_or_skip;
 use serde_json::Value;
 
@@ -232,9 +233,7 @@ fn figures_and_findings_arrive(
 
 #[test]
 fn a_collector_has_the_figures_and_findings_of_the_report() {
-    if !root_or_skip("a_collector_has_the_figures_and_findings_of_the_report") {
-        return;
-    }
+    needs_root!();
     let (world, mut link, arrived) = collected();
     let ended =
         figures_and_findings_arrive((&world, &mut link), &format!("http://{COLLECTOR}"), &[], &arrived);
@@ -292,9 +291,7 @@ while True:
 
 #[test]
 fn a_collector_behind_tls_has_them_where_both_sides_show_a_certificate() {
-    if !root_or_skip("a_collector_behind_tls_has_them_where_both_sides_show_a_certificate") {
-        return;
-    }
+    needs_root!();
     let (world, mut link, arrived) = collected();
     let tls = |name: &str| data("tls").join(name).display().to_string();
     let (authority, certificate, key) = (tls("authority.pem"), tls("client.pem"), tls("client.key"));
@@ -331,9 +328,7 @@ fn a_collector_behind_tls_has_them_where_both_sides_show_a_certificate() {
 
 #[test]
 fn a_collector_that_is_away_disturbs_nothing_and_loss_is_reported() {
-    if !root_or_skip("a_collector_that_is_away_disturbs_nothing_and_loss_is_reported") {
-        return;
-    }
+    needs_root!();
     let (world, mut link) = world();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.prom");

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rocescope_tests::live::attached::Hooks;
+use rocescope_tests::live::frames;
 use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::live::wire::World;
-use rocescope_tests::live::{frames, root_or_skip};
+use rocescope_tests::needs_root;
 use rocescope_tests::recording::flow_rows;
 use serde_json::Value;
 
@@ -44,9 +45,7 @@ fn of_report(report: &Value) -> Flows {
 
 #[test]
 fn a_live_recording_has_the_sums_of_the_live_report() {
-    if !root_or_skip("a_live_recording_has_the_sums_of_the_live_report") {
-        return;
-    }
+    needs_root!();
     let dir = tempfile::tempdir().unwrap();
     let to = dir.path().to_str().unwrap();
     let sent = traffic();
