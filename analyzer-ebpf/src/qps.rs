@@ -85,9 +85,9 @@ static EVENT_TYPE: Global<u32> = Global::new(ABSENT);
 /// From `bnxt_re_qp.qplib_qp` to `bnxt_re_qp.ib_qp`, which may be backwards; or [`ABSENT`].
 #[unsafe(no_mangle)]
 static BNXT_QP: Global<u32> = Global::new(ABSENT);
-/// The process whose queries are recorded: rocescope's own.
+/// The thread whose queries are recorded: the one of rocescope that lists queue pairs.
 #[unsafe(no_mangle)]
-static OWN_PID: Global<u32> = Global::new(0);
+static OWN_THREAD: Global<u32> = Global::new(0);
 
 /// A process is about to make a queue pair on a device.
 #[kprobe]
@@ -146,7 +146,7 @@ pub fn rocescope_qp_modified(ctx: RetProbeContext) -> u32 {
 /// A queue pair is about to be queried.
 #[kprobe]
 pub fn rocescope_qp_query(ctx: ProbeContext) -> u32 {
-    if (bpf_get_current_pid_tgid() >> 32) as u32 == OWN_PID.load() {
+    if bpf_get_current_pid_tgid() as u32 == OWN_THREAD.load() {
         enter(&ctx, u64::from(kind::QUERIED));
     }
     0
@@ -155,7 +155,7 @@ pub fn rocescope_qp_query(ctx: ProbeContext) -> u32 {
 /// A queue pair was queried.
 #[kretprobe]
 pub fn rocescope_qp_queried(ctx: RetProbeContext) -> u32 {
-    if (bpf_get_current_pid_tgid() >> 32) as u32 == OWN_PID.load() {
+    if bpf_get_current_pid_tgid() as u32 == OWN_THREAD.load() {
         leave(&ctx, kind::QUERIED);
     }
     0

@@ -236,8 +236,8 @@ fn queue_pairs_past_the_verbs_are_those_of_their_commands() {
     firmware.execute(&no_user);
     firmware.execute(&given(CREATE_CQ, 1, &[]));
     {
-        let _entry = attach("rocescope_qp_modify", 0, ProbeKind::Entry, verb as *const ()).unwrap();
-        let _return = attach("rocescope_qp_modified", 1, ProbeKind::Return, verb as *const ()).unwrap();
+        let _entry = attach("rocescope_qp_modify", 1, ProbeKind::Entry, verb as *const ()).unwrap();
+        let _return = attach("rocescope_qp_modified", 0, ProbeKind::Return, verb as *const ()).unwrap();
         verb(&firmware, &of_verb);
     }
     let mut refused = to_rtr(FOLLOWED + 1);
@@ -250,7 +250,7 @@ fn queue_pairs_past_the_verbs_are_those_of_their_commands() {
 
     // A call whose return was missed hides the commands of its thread for ten seconds, not for ever.
     {
-        let _entry = attach("rocescope_qp_modify", 0, ProbeKind::Entry, unseen_verb as *const ()).unwrap();
+        let _entry = attach("rocescope_qp_modify", 1, ProbeKind::Entry, unseen_verb as *const ()).unwrap();
         black_box(unseen_verb(black_box(1)));
     }
     firmware.execute(&of_unseen);

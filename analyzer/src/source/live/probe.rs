@@ -12,17 +12,30 @@ use super::object::Data;
 /// Maximum number of records read at a time: more than a ring buffer holds.
 pub(super) const MOST_RECORDS: usize = 4_096;
 
+/// The program of this name.
+///
+/// # Errors
+/// If the object has none.
+pub(super) fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut KProbe> {
+    let program = ebpf.program_mut(name).ok_or_else(|| anyhow!("the kernel object has no program {name}"))?;
+    Ok(program.try_into()?)
+}
+
+/// Loads a program.
+///
+/// # Errors
+/// If the kernel refuses.
+pub(super) fn load(ebpf: &mut Ebpf, name: &str) -> Result<()> {
+    program(ebpf, name)?.load().with_context(|| format!("the kernel refused the program {name}"))
+}
+
 /// Loads a program and attaches it to a function.
 ///
 /// # Errors
 /// If the kernel refuses.
 pub(super) fn attach(ebpf: &mut Ebpf, name: &str, function: &str) -> Result<()> {
-    let program: &mut KProbe = ebpf
-        .program_mut(name)
-        .ok_or_else(|| anyhow!("the kernel object has no program {name}"))?
-        .try_into()?;
-    program.load().with_context(|| format!("the kernel refused the program {name}"))?;
-    program.attach(function, 0).with_context(|| format!("{function} cannot be probed"))?;
+    load(ebpf, name)?;
+    program(ebpf, name)?.attach(function, 0).with_context(|| format!("{function} cannot be probed"))?;
     Ok(())
 }
 

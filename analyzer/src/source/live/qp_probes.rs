@@ -5,14 +5,13 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow};
 use aya::maps::{HashMap as BpfHashMap, MapData, PerCpuArray, RingBuf};
-use aya::programs::KProbe;
 use aya::{Ebpf, EbpfLoader};
 use rocescope_common::abi::qp::{
     ABSENT, BY_PROCESS, Call, LONGEST_CALL_NS, QP_CALLS, QP_COUNTS, QP_RECORDS, QpRecord, count, kind,
 };
 
 use super::devx::Devx;
-use super::probe::{MOST_RECORDS, attach, each, text};
+use super::probe::{MOST_RECORDS, attach, each, load, program, text};
 use super::qp_pods::{Names, Pods};
 use super::skips::Skips;
 use crate::entity::lives::{
@@ -33,14 +32,16 @@ use crate::util::time::NS_PER_MS;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-qps"));
 
-/// Programs and the kernel functions they attach to, as far as these exist.
+/// Programs and the kernel functions they attach to, as far as these exist, in the order of attaching. Where it can be,
+/// returns are seen first: a call that is entered before the second of two is then none whose return was missed. Of
+/// creations the entry tells those of processes from the kernel's own.
 const PROBES: [(&str, &[&str]); 10] = [
     ("rocescope_qp_create", &["ib_create_qp_user"]),
     ("rocescope_qp_created", &["ib_create_qp_user", "ib_create_qp_kernel"]),
-    ("rocescope_qp_modify", &["ib_modify_qp_with_udata", "ib_modify_qp"]),
     ("rocescope_qp_modified", &["ib_modify_qp_with_udata", "ib_modify_qp"]),
-    ("rocescope_qp_query", &["ib_query_qp"]),
+    ("rocescope_qp_modify", &["ib_modify_qp_with_udata", "ib_modify_qp"]),
     ("rocescope_qp_queried", &["ib_query_qp"]),
+    ("rocescope_qp_query", &["ib_query_qp"]),
     ("rocescope_qp_destroyed", &["ib_destroy_qp_user"]),
     ("rocescope_qp_kept", &["ib_destroy_qp_user"]),
     ("rocescope_qp_event", &["ib_uverbs_qp_event_handler"]),
@@ -80,7 +81,8 @@ impl std::fmt::Debug for QpProbes {
 }
 
 impl QpProbes {
-    /// Loads and attaches the programs that the kernel allows.
+    /// Loads and attaches the programs that the kernel allows. The queries of the calling thread are those that are
+    /// recorded: it is the one that lists queue pairs.
     ///
     /// # Errors
     /// The reason why queue pairs cannot be followed.
@@ -89,7 +91,7 @@ impl QpProbes {
         let modules = Modules::of(root);
         let layout = qp_types::layout(root).map_err(|why| anyhow!(why))?;
         let (offsets, bnxt) = (CommandOffsets::read(root), qp_types::bnxt_offset(root));
-        let (of, pid) = (layout.programs, std::process::id());
+        let (of, thread) = (layout.programs, rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned());
         let mut loader = EbpfLoader::new();
         if let Ok(offsets) = &offsets {
             loader.override_global("CORE_DEVICE", &offsets.device, true).override_global(
@@ -113,17 +115,16 @@ impl QpProbes {
             .override_global("EVENT_DEVICE", &of.event_device, true)
             .override_global("EVENT_ELEMENT", &of.event_element, true)
             .override_global("EVENT_TYPE", &of.event_type, true)
-            .override_global("OWN_PID", &pid, true)
+            .override_global("OWN_THREAD", &thread, true)
             .load(OBJECT)
             .context("the kernel refused the maps of the queue pair probes")?;
         let mut absent = Vec::new();
         let mut attached = 0;
+        for (name, _) in PROBES {
+            load(&mut ebpf, name)?;
+        }
         for (name, functions) in PROBES {
-            let program: &mut KProbe = ebpf
-                .program_mut(name)
-                .ok_or_else(|| anyhow!("the kernel object has no program {name}"))?
-                .try_into()?;
-            program.load().with_context(|| format!("the kernel refused the program {name}"))?;
+            let program = program(&mut ebpf, name)?;
             let mut refused = Vec::new();
             for function in functions {
                 if let Err(error) = program.attach(function, 0) {
@@ -269,7 +270,7 @@ impl Outstanding {
             let path = format!("/proc/{}/task/{}", thread >> 32, thread & u64::from(u32::MAX));
             root.is_some_and(|root| root.exists(&path))
         };
-        // Queries are rocescope's own: none is under way while this thread is here.
+        // Queries are this thread's own: none is under way while it is here.
         let is_verb = |call: &Call| [kind::CREATED, kind::MODIFIED].map(u64::from).contains(&call.kind);
         let mut found = Self { at_ns: now_ns, ..Self::default() };
         for (thread, call) in calls {
