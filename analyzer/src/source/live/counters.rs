@@ -147,6 +147,7 @@ impl Reader {
             tried: None,
             posts,
             audit: None,
+            published_deaths: 0,
         };
         let kept = sandbox::kept(&work.needs_where(work.watch.may_probe()));
         let has_posts = work.posts.is_some();
@@ -199,6 +200,8 @@ struct Work {
     posts: Option<PostSampler>,
     /// The settings of the host, until they have been read.
     audit: Option<Audit>,
+    /// Number of deaths of queue pairs that were known when the readings were last published.
+    published_deaths: u64,
 }
 
 impl Work {
@@ -278,7 +281,7 @@ impl Work {
     /// the next sample has it; others come with the next reading. True if the run is to end.
     fn rest(&mut self, stopped: &Receiver<()>) -> bool {
         let until = Instant::now() + SHORTEST;
-        let (deaths, mut is_published) = (self.watch.deaths(), false);
+        let mut is_published = false;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let often = matches!(self.probes, Some(Ok(_))) || self.watch.reads_contexts();
@@ -291,7 +294,7 @@ impl Work {
             if Instant::now() >= until {
                 return false;
             }
-            if !is_published && self.watch.deaths() > deaths {
+            if !is_published && self.watch.deaths() > self.published_deaths {
                 self.publish(None);
                 is_published = true;
             }
@@ -400,6 +403,7 @@ impl Work {
     }
 
     fn publish(&mut self, owners: Option<Owners>) {
+        self.published_deaths = self.watch.deaths();
         let (host, earlier) = (&self.host, &self.earlier);
         match &mut self.probes {
             Some(Ok(probes)) => self.watch.share_lives(Ok(probes.calls(&|| host.root().ok()).and(earlier))),

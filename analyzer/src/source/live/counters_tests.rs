@@ -1,15 +1,22 @@
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use super::{NextList, QP_LONG, QP_SHORTEST};
+use super::{LatestReadings, NextList, QP_LONG, QP_SHORTEST, Work};
 use crate::analysis::{InputKind, Options};
+use crate::entity::lives::{Calls, QpEvent};
 use crate::host::net::netns::NetNs;
+use crate::host::rdma::qp_context::tests::mlx5_dump;
 use crate::host::read::queries::Host;
 use crate::host::read::recorded::Recorded;
 use crate::host::read::testing::{root_or_skip, send, veth_pair};
 use crate::report::Report;
 use crate::sample::Sample;
+use crate::source::devices::lives::Change;
+use crate::source::devices::watch::Watch;
 use crate::source::feed::{Command, Update};
 use crate::source::live::{self, Config};
+use crate::util::lock::Locked;
 
 const MLX5: &str = include_str!("../../../../tests/data/host/mlx5.txt");
 const BUSY: &str = include_str!("../../../../tests/data/host/mlx5_busy.txt");
@@ -243,6 +250,47 @@ fn records_of_a_busy_host_fit_between_two_readings() {
     let most = QP_RECORDS_BYTES / (size_of::<QpRecord>() + 8);
     assert!(most as u128 >= PER_SECOND * LIVES_PAUSE.as_millis() / 1_000, "{most}");
     assert!(MOST_RECORDS >= most, "one reading empties it");
+}
+
+/// The next sample has it, however long the reader goes on resting.
+#[test]
+fn a_death_is_published_while_the_reader_rests() {
+    let context = [("state", 3), ("remote_qpn", 951), ("retry_count", 7), ("cur_retry_count", 7)];
+    let hex = mlx5_dump(298, &context).iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, " {byte:02x}");
+        hex
+    });
+    let host = Recorded::unpack(&format!("{MLX5}\n[]\nanswers/rdma/qp_context.0.1.298 <<\n85 hex{hex}\n>>"));
+    let mut watch = Watch::new(&host.root(), &host.kernel(), &["enp59s0np0".to_owned()], &[]);
+    watch.query_contexts(50);
+    let known = Arc::new(Mutex::new(LatestReadings::default()));
+    let mut work = Work {
+        host: Arc::new(host.kernel()),
+        watch,
+        sockets: Vec::new(),
+        known: Arc::clone(&known),
+        next_list: NextList::new(Instant::now()),
+        addresses: None,
+        probes: Some(Err("none in this test".to_owned())),
+        earlier: Calls::default(),
+        tried: None,
+        posts: None,
+        audit: None,
+        published_deaths: 0,
+    };
+    let (owners, _) = work.queue_pairs().unzip();
+    work.publish(owners);
+    let event = QpEvent { device: "mlx5_0".into(), event: "QP_FATAL".into(), ..QpEvent::default() };
+    work.watch.take_lives(vec![Change::Event(event)]);
+    let (stop, stopped) = mpsc::channel();
+    let view = std::thread::spawn(move || {
+        while known.locked().devices.lives.events.is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(stop);
+    });
+    assert!(work.rest(&stopped), "the run ends as soon as the death is known: it rested to the end");
+    view.join().unwrap();
 }
 
 /// The list costs a query of the device per queue pair: also while many of them die.
