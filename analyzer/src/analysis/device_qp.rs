@@ -39,9 +39,10 @@ pub struct DeviceQp {
     pub comm: Option<String>,
     /// Pod, container or Slurm job (`slurm job 4711`) of the process. Null: none, or not readable.
     pub pod: Option<String>,
-    /// PSN sent next. Unit: PSN. Null: not reported by the kernel.
+    /// PSN sent next. Unit: PSN. Null: not reported by the kernel, or not set yet (before RTS).
     pub sq_psn: Option<u32>,
-    /// PSN expected next. Unit: PSN. Null: not reported by the kernel, or a datagram transport.
+    /// PSN expected next. Unit: PSN. Null: not reported by the kernel, not set yet (before RTR), or a datagram
+    /// transport.
     pub rq_psn: Option<u32>,
     /// PSNs taken by its requests since it was first seen; a READ takes those of the responses it asks for. A lower
     /// bound once `ambiguous_readings` is above 0. Unit: packets. Null: PSNs of the device never moved (some drivers

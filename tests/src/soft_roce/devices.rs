@@ -134,8 +134,8 @@ pub fn queue_pairs(reports: &[Value], transfer: &Transferred) -> Result<Followed
                 if followed.steps.last() != Some(&step) {
                     followed.steps.push(step);
                 }
-                // A list from before the verb that set the PSN has 0, beside a newer state.
-                let Some(at) = qp[psn].as_u64().filter(|at| *at != 0) else { continue };
+                // A list from before the verb that set the PSN has none, beside a newer state.
+                let Some(at) = qp[psn].as_u64() else { continue };
                 // perftest's server never sends, so it may stay in RTR.
                 let ready = qp["state"] == "RTS" || end == FAR && qp["state"] == "RTR";
                 if !ready || goes_back {

@@ -102,8 +102,9 @@ impl QpWatch {
         let counts = moves && self.is_counted;
         QpSample {
             owner: self.owner.clone(),
-            sq_psn: self.qp.sq_psn,
-            rq_psn: self.qp.rq_psn,
+            // Before the transitions that set them, drivers report a 0.
+            sq_psn: self.qp.sq_psn.filter(|_| !matches!(self.qp.state, Some("RESET" | "INIT" | "RTR"))),
+            rq_psn: self.qp.rq_psn.filter(|_| !matches!(self.qp.state, Some("RESET" | "INIT"))),
             sent: Some(self.sent).filter(|_| counts && self.qp.sq_psn.is_some()),
             received: Some(self.received).filter(|_| counts && self.qp.rq_psn.is_some()),
             ambiguous: if counts { self.ambiguous } else { 0 },
@@ -144,6 +145,23 @@ mod tests {
             assert!(followed.advance(&later, &owner, PortPackets::default(), (0, 1), false));
             assert!(followed.counted(PortPackets::default()));
             assert_eq!(followed.sample(true).sent, expected, "{kind}");
+        }
+    }
+
+    /// A list from before a verb may stand beside the newer state that the verb has set.
+    #[test]
+    fn psns_that_no_verb_has_set_are_unknown() {
+        let (ready, owner) = listed(Some(4_711), None);
+        for (state, sq_psn, rq_psn) in [
+            (Some("RESET"), None, None),
+            (Some("INIT"), None, None),
+            (Some("RTR"), None, Some(1)),
+            (Some("RTS"), Some(1), Some(1)),
+            (Some("ERR"), Some(1), Some(1)),
+            (None, Some(1), Some(1)),
+        ] {
+            let sample = QpWatch::new(&QueuePair { state, ..ready.clone() }, &owner).sample(true);
+            assert_eq!((sample.sq_psn, sample.rq_psn), (sq_psn, rq_psn), "{state:?}");
         }
     }
 
