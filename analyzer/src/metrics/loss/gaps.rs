@@ -28,7 +28,12 @@ impl Gap {
 
     /// True if a packet with this identification was sent before the gap showed.
     pub(super) fn sent_before(&self, id: u16) -> bool {
-        (1..ID_AHEAD).contains(&self.before.wrapping_sub(id))
+        (1..ID_AHEAD).contains(&self.showed_after(id))
+    }
+
+    /// Identifications from this one to that after which the gap showed.
+    fn showed_after(&self, id: u16) -> u16 {
+        self.before.wrapping_sub(id)
     }
 }
 
@@ -150,13 +155,26 @@ impl Gaps {
         self.filled.iter().rev().find(|filled| filled.gap.contains(psn)).copied()
     }
 
-    /// The original packet of `psn` arrived after a retransmission had filled its gap: it was reordered, not lost.
-    /// Returns the gap.
-    pub(super) fn original_arrived(&mut self, psn: u32, id: u16) -> Option<Gap> {
+    /// True if a retransmission has filled the gap that showed first after a packet with this PSN and IPv4 identification
+    /// was sent. An open gap that contains the PSN is then one that a retransmission has left.
+    pub(super) fn was_filled_for(&self, psn: u32, id: u16) -> bool {
+        let Some(filled) = self.filled_for(psn, id).and_then(|at| self.filled.get(at)) else { return false };
+        self.sent_before(psn, id).is_none_or(|open| filled.gap.showed_after(id) < open.showed_after(id))
+    }
+
+    /// Place of that gap among the filled ones.
+    fn filled_for(&self, psn: u32, id: u16) -> Option<usize> {
         let of = |filled: &FilledGap| {
             filled.by != Fill::Original && filled.gap.contains(psn) && filled.gap.sent_before(id)
         };
-        let at = self.filled.iter().rposition(of)?;
+        let all = self.filled.iter().enumerate().filter(|one| of(one.1));
+        all.min_by_key(|one| one.1.gap.showed_after(id)).map(|(at, _)| at)
+    }
+
+    /// The original packet of `psn` arrived after a retransmission had filled its gap: it was reordered, not lost.
+    /// Returns the gap.
+    pub(super) fn original_arrived(&mut self, psn: u32, id: u16) -> Option<Gap> {
+        let at = self.filled_for(psn, id)?;
         let FilledGap { gap, by } = self.filled.remove(at);
         let before = psn_distance(gap.start, psn);
         let parts = [
@@ -247,6 +265,20 @@ mod tests {
         assert_eq!(gaps.fill_original(5, 4).map(|gap| gap.before), Some(10));
         assert_eq!(gaps.sent_before(5, 14).map(|gap| gap.before), Some(20));
         assert!(gaps.fill_original(5, 14).is_some() && gaps.at(5).is_none());
+    }
+
+    /// A retransmission has filled the gap of a packet, another one is overtaken: the original is that of the first gap.
+    #[test]
+    fn a_late_original_is_of_the_gap_that_showed_first() {
+        let mut gaps = Gaps::default();
+        gaps.add(Gap { before: 10, ..gap(5, 1) });
+        gaps.fill(5, Fill::Retransmission);
+        gaps.add(Gap { before: 20, retransmitted: true, ..gap(5, 1) });
+        assert!(gaps.was_filled_for(5, 4) && !gaps.was_filled_for(5, 14));
+        gaps.fill(5, Fill::Retransmission);
+        assert_eq!(gaps.original_arrived(5, 4).map(|gap| gap.before), Some(10));
+        assert_eq!(gaps.original_arrived(5, 14).map(|gap| gap.before), Some(20));
+        assert_eq!(gaps.original_arrived(5, 4), None);
     }
 
     #[test]

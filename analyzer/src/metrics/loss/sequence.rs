@@ -312,7 +312,9 @@ impl Sequence {
         if !arrival.numbered {
             return false;
         }
-        if let Some(gap) = self.gaps.sent_before(arrival.psn, arrival.id) {
+        if !self.gaps.was_filled_for(arrival.psn, arrival.id)
+            && let Some(gap) = self.gaps.sent_before(arrival.psn, arrival.id)
+        {
             self.fill_span(arrival, |gaps, psn| gaps.fill_original(psn, arrival.id));
             if gap.retransmitted {
                 // A retransmission that others of its run have overtaken.

@@ -270,6 +270,29 @@ fn packet_row_8_a_single_packet_again_that_nothing_explains_is_a_duplicate() {
     }
 }
 
+/// A packet is overtaken, and its receiver NAKs it; the sender goes back to the start of the message, twice. The
+/// original arrives when a retransmission has filled its gap, and another one is overtaken as well: it is that of the
+/// first gap, and nothing was lost.
+#[test]
+fn packet_row_5_the_original_is_not_taken_for_a_retransmission_that_was_overtaken() {
+    let mut scene = Scene::new(true);
+    scene.answer(99, 0x1F);
+    scene.send(100..205, &[]);
+    let original = scene.id();
+    scene.send(206..220, &[]);
+    scene.nak(205);
+    scene.send(200..215, &[]);
+    scene.nak(207);
+    scene.send(200..205, &[]);
+    let overtaken = scene.id();
+    scene.send(206..212, &[]);
+    scene.pass(P { psn: 205, id: original, ..DATA });
+    scene.pass(P { psn: 205, id: overtaken, ..DATA });
+    scene.send(212..240, &[]);
+    let loss = scene.metrics();
+    assert_eq!((loss.lost, loss.recovered, loss.doubtful), (0, 1, 0), "{loss:?}");
+}
+
 /// Retransmissions overtake packets that are new here: the sender is still going back after these, and leaves none of
 /// its retransmissions out.
 #[test]

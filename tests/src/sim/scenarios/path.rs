@@ -25,9 +25,15 @@ pub(super) const ALL: &[Entry] = &[
     ("icrc", "icrc-corruption", |lab| corruption(lab, 3_000)),
     ("icrc", "icrc-corruption-few", |lab| corruption(lab, 1_000)),
     ("dscp", "dscp-mixed", dscp_mixed),
-    ("reordering", "reordering-retransmitted", |lab| spurious(lab, false, &[1])),
-    ("reordering", "reordering-retransmitted-identified", |lab| spurious(lab, true, &[1])),
-    ("reordering", "reordering-retransmitted-two-taps", |lab| spurious(lab, false, &[0, 1])),
+    ("reordering", "reordering-retransmitted", |lab| spurious(lab, SELECTIVE, false, &[1])),
+    ("reordering", "reordering-retransmitted-identified", |lab| spurious(lab, SELECTIVE, true, &[1])),
+    ("reordering", "reordering-retransmitted-two-taps", |lab| spurious(lab, SELECTIVE, false, &[0, 1])),
+    ("reordering", "reordering-go-back-n", |lab| spurious(lab, Recovery::GoBackN, false, &[1])),
+    ("reordering", "reordering-go-back-n-identified", |lab| spurious(lab, Recovery::GoBackN, true, &[1])),
+    ("reordering", "reordering-go-back-n-two-taps", |lab| spurious(lab, Recovery::GoBackN, false, &[0, 1])),
+    ("reordering", "reordering-go-back-n-identified-two-taps", |lab| {
+        spurious(lab, Recovery::GoBackN, true, &[0, 1]);
+    }),
     ("duplicates", "duplicates-made-by-network", by_network),
 ];
 
@@ -184,8 +190,10 @@ fn dscp_mixed(lab: &mut Lab) {
     lab.expect(&["qos.dscp_mixed"], pair);
 }
 
+const SELECTIVE: Recovery = Recovery::Selective(3);
+
 /// Reordering that receivers take for loss: NAKs and retransmissions without loss.
-fn spurious(lab: &mut Lab, idents: bool, taps: &[usize]) {
+fn spurious(lab: &mut Lab, recovery: Recovery, idents: bool, taps: &[usize]) {
     lab.world.line(10 * GBIT);
     for host in &mut lab.world.hosts {
         host.counts_ident = idents;
@@ -193,13 +201,24 @@ fn spurious(lab: &mut Lab, idents: bool, taps: &[usize]) {
     let data = Match { data: Some(true), ..Match::default() };
     let way = Effect::Delay { ppm: 20_000, ns: 20 * US, jitter_ns: 20 * US };
     lab.world.fault(HOP.0, HOP.1, Fault::always(data, way));
-    let set = Settings { recovery: Recovery::Selective(3), ..settings() };
+    let set = Settings { recovery, ..settings() };
     let ends = connections(lab, 0, 1, 4, &set);
     lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 70).gap(200 * US, 200 * US), 0);
     for tap in taps {
         lab.world.tap_host(*tap, ["h0.pcap", "h1.pcap"][*tap]);
     }
+    if recovery == Recovery::GoBackN {
+        // They cost as much as those that a loss causes.
+        lab.also(&["retry.storm"]);
+    }
     lab.never(&["loss.between_taps"]);
+    lab.figure("PSNs lost for certain", lost_for_certain, 0.0, 0.0);
+}
+
+/// PSNs that count as lost and cannot be reordered ones, of all flows at all taps.
+fn lost_for_certain(report: &serde_json::Value) -> Option<f64> {
+    let losses = report["flows"].as_array()?.iter().filter_map(|flow| flow["loss"].as_object());
+    losses.map(|loss| Some(loss["lost"].as_f64()? - loss["lost_or_reordered"].as_f64()?)).sum()
 }
 
 /// A switch that forwards some packets twice, some microseconds apart.
