@@ -20,8 +20,6 @@ use serde_json::Value;
 const NOT_YET: &[&str] = &[
     // One tap cannot tell a clock that is set from traffic that is held up, which costs: a warning says both.
     "clean-clock-set-forward",
-    // Clocks of taps that differ by more packets than are kept.
-    "loss-three-taps-fast-queue-pair-behind",
 ];
 
 fn scenario(name: &str) -> Scenario {

@@ -10,8 +10,9 @@ use rocescope_common::random::GOLDEN;
 /// Packets that wait for being seen elsewhere, per flow: at first and at most.
 const FIRST_PLACES: usize = 256;
 const MAX_PLACES: usize = MAX_WAITING / 2;
-/// Places looked at for a packet.
+/// Places looked at for a packet; and where there are as many as a flow can have, which may be nearly full.
 const PROBES: usize = 16;
+const MOST_PROBES: usize = 64;
 /// Packets that all taps saw, remembered to know duplicates of them.
 const RECENT: usize = 128;
 /// The bits of a packet's identity that are its IPv4 identification.
@@ -98,6 +99,13 @@ fn spread(id: u64, places: usize) -> usize {
     (psn.wrapping_add(number) >> (places.leading_zeros() + 1)) as usize
 }
 
+/// The places of a packet among `places`, the first of them its own.
+fn places_of(id: u64, places: usize) -> impl Iterator<Item = usize> + Clone {
+    let start = spread(id, places);
+    let probes = if places < MAX_PLACES { PROBES } else { MOST_PROBES };
+    (start..start + probes).map(move |at| at & (places - 1))
+}
+
 /// Its place among those that all taps saw: consecutive PSNs have one each.
 fn recent(id: u64) -> usize {
     (id.wrapping_mul(GOLDEN) >> 32) as usize % RECENT
@@ -110,6 +118,8 @@ pub(super) struct WaitingRoom {
     places: usize,
     /// Packets of a flow that wait for a further tap.
     first: u32,
+    /// That tap has not shown any packet of any flow yet.
+    awaited: bool,
 }
 
 impl WaitingRoom {
@@ -122,7 +132,7 @@ impl WaitingRoom {
             (true, _) => FIRST,
             _ => FIRST_CROWDED,
         };
-        Self { places, first }
+        Self { places, first, awaited }
     }
 }
 
@@ -181,9 +191,8 @@ impl Group {
             self.entries = vec![FREE; FIRST_PLACES];
         }
         let places = self.entries.len();
-        let start = spread(id, places);
         let (mut free, mut twin) = (None, 0);
-        for at in (start..start + PROBES).map(|at| at & (places - 1)) {
+        for at in places_of(id, places) {
             let Some(entry) = self.entries.get_mut(at) else { continue };
             if entry.id == id && entry.taps & 1 << tap != 0 {
                 if numbered {
@@ -221,8 +230,6 @@ impl Group {
     /// Of packets with one identity that wait for this one, the place of that whose delay is nearest to the delay of
     /// the packet before: the others are lost, or still to come. `found`: the place of one of them.
     fn nearest(&self, found: usize, tap: usize, arrived: &TapPacket) -> usize {
-        let places = self.entries.len();
-        let start = spread(arrived.id, places);
         let off = |at: usize| {
             let entry = self.entries.get(at).filter(|entry| entry.id == arrived.id)?;
             let other = entry.taps.trailing_zeros() as usize;
@@ -234,7 +241,7 @@ impl Group {
             let is_free = entry.taps & (COPY | 1 << tap) == 0;
             is_free.then_some((difference.abs_diff(common.difference), at))
         };
-        let around = (start..start + PROBES).map(|at| at & (places - 1));
+        let around = places_of(arrived.id, self.entries.len());
         around.filter_map(off).min().map_or(found, |(_, at)| at)
     }
 
@@ -304,9 +311,7 @@ impl Group {
     }
 
     fn insert(&mut self, tap: usize, arrived: &TapPacket, place: u32) {
-        let places = self.entries.len();
-        let start = spread(arrived.id, places);
-        let mut around = (start..start + PROBES).map(|at| at & (places - 1));
+        let mut around = places_of(arrived.id, self.entries.len());
         let free = around.find(|at| self.entries.get(*at).is_some_and(|entry| entry.id == 0));
         self.insert_at(free, tap, arrived, place);
     }
@@ -342,13 +347,14 @@ impl Group {
             self.looks += 1;
         }
         let mut entries = std::mem::take(&mut self.entries);
-        self.overflowed |= entries.len() >= MAX_PLACES && self.used * 4 > MAX_PLACES * 3;
+        self.overflowed |= entries.len() >= MAX_PLACES && self.used * 5 > MAX_PLACES * 4;
         let first = if self.overflowed { room.first.min(FIRST) } else { room.first };
+        let room = WaitingRoom { first, ..room };
         for entry in &mut entries {
-            if entry.id != 0 && self.is_over(entry, first) {
+            if entry.id != 0 && self.is_over(entry, room) {
                 let gone = std::mem::replace(entry, FREE);
                 self.used -= 1;
-                if gone.is_at(self.links.len()) {
+                if room.awaited || gone.is_at(self.links.len()) {
                     self.release(&gone);
                 }
                 self.settle(&gone);
@@ -359,8 +365,7 @@ impl Group {
             self.entries = vec![FREE; places * 2];
             self.used = 0;
             for entry in entries.into_iter().filter(|entry| entry.id != 0) {
-                let start = spread(entry.id, places * 2);
-                let mut around = (start..start + PROBES).map(|at| at & (places * 2 - 1));
+                let mut around = places_of(entry.id, places * 2);
                 let free = around.find(|at| self.entries.get(*at).is_some_and(|place| place.id == 0));
                 match free.and_then(|at| self.entries.get_mut(at)) {
                     Some(place) => {
@@ -377,11 +382,15 @@ impl Group {
     }
 
     /// True if all taps that a packet could still come by are long past it.
-    fn is_over(&self, entry: &Entry, first: u32) -> bool {
-        if entry.is_at(self.links.len().max(2)) {
-            // It only waited for a tap that might have come.
+    fn is_over(&self, entry: &Entry, room: WaitingRoom) -> bool {
+        let is_at_all = entry.is_at(self.links.len().max(2));
+        if is_at_all || room.awaited {
             let place = entry.place.iter().max().copied().unwrap_or_default();
-            return self.counts.iter().any(|count| count.saturating_sub(place) > first);
+            let waited = self.counts.iter().any(|count| count.saturating_sub(place) > room.first);
+            if is_at_all || !waited {
+                // It only waits for a tap that may come.
+                return waited;
+            }
         }
         let mut of = self.common.iter().filter(|common| common.one_of(entry.taps).is_some()).peekable();
         of.peek().is_some()
