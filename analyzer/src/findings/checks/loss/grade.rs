@@ -5,7 +5,7 @@ use super::taps::without_nak;
 use super::{LossyPair, Pair, Side};
 use crate::analysis::loss::Downstream;
 use crate::findings::raise::MAX_FLOWS;
-use crate::findings::{ByHand, Input, Raise, Severity};
+use crate::findings::{ByHand, Input, Raise, Severity, title};
 use crate::sample::Address;
 use crate::util::units::{self, plural};
 
@@ -112,20 +112,34 @@ pub(super) fn in_words(input: &Input<'_>, side: Side, bad: &[LossyPair<'_>]) -> 
     bad.iter().take(MAX_FLOWS).map(one).collect()
 }
 
-/// The diagnosis with its figure.
-pub(super) fn headline(side: Side, link: &str, worst: &Pair<'_>, sum: LossCounts, answers: bool) -> String {
+/// The diagnosis with its figure, the longest that leaves room for the hosts.
+pub(super) fn headline(
+    side: Side,
+    links: &[&str],
+    (worst, sum): (&Pair<'_>, LossCounts),
+    answers: bool,
+    hosts: &str,
+) -> String {
+    let names = title::links(links);
+    let mut all = vec![diagnosis(side, &names, worst, sum, answers)];
+    if links.len() > 1 {
+        all.push(diagnosis(side, &plural(links.len() as u64, "link"), worst, sum, answers));
+    }
+    let shortest = all.len() - 1;
+    if side == Side::Upstream && !worst.doubt.any() {
+        all.push(lost_upstream(&names, worst, sum, ""));
+    }
+    let fitting = all.iter().position(|diagnosis| title::fits(diagnosis, [hosts])).unwrap_or(shortest);
+    all.swap_remove(fitting)
+}
+
+fn diagnosis(side: Side, link: &str, worst: &Pair<'_>, sum: LossCounts, answers: bool) -> String {
     let LossCounts { lost, packets, .. } = sum;
-    let lost_words = units::count(lost);
     match side {
         Side::Upstream if worst.doubt.any() => {
             format!("Reordering or loss upstream of {link}: {}", plural(lost, "packet"))
         }
-        Side::Upstream => format!(
-            "Loss upstream of {link}: {}{lost_words} of {} ({})",
-            if worst.at_least() { "at least " } else { "" },
-            plural(packets, "packet"),
-            units::ratio(Some(sum.ratio()))
-        ),
+        Side::Upstream => lost_upstream(link, worst, sum, &format!(" of {}", units::count(packets))),
         Side::Downstream => match shown_by(worst, answers) {
             Some(shown) => {
                 let what = match shown {
@@ -138,6 +152,14 @@ pub(super) fn headline(side: Side, link: &str, worst: &Pair<'_>, sum: LossCounts
             None => format!("Retransmissions of packets seen at {link}: {}", plural(lost, "time")),
         },
     }
+}
+
+/// Packets lost upstream of a link, `of` all.
+fn lost_upstream(link: &str, worst: &Pair<'_>, sum: LossCounts, of: &str) -> String {
+    let at_least = if worst.at_least() { "at least " } else { "" };
+    let (lost, ratio) = (units::count(sum.lost), units::ratio(Some(sum.ratio())));
+    let packets = if of.is_empty() && sum.lost == 1 { "packet" } else { "packets" };
+    format!("Loss upstream of {link}: {at_least}{lost}{of} {packets} ({ratio})")
 }
 
 /// What the episodes downstream of the tap show; `None` if the answers are not captured and the packets do not show it.

@@ -27,7 +27,6 @@ use crate::findings::{
 };
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
-use crate::util::units::plural;
 use counts::LossCounts;
 use grade::{ReorderingDoubt, grade, headline, in_words, shown_by};
 use links::Lossy;
@@ -523,12 +522,8 @@ fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, not_evaluated: u64, f
     let (requester, responder) = ends::of_lost(input, lossy());
     let sum = if others.is_empty() { worst.sum } else { all };
     let hosts = title::hosts(bad.iter().map(|(hosts, _)| *hosts));
-    let named_by = |link: &str| headline(side, link, worst, sum, answers);
-    let mut title = named_by(&title::links(links));
-    if links.len() > 1 && !title::fits(&title, [&hosts]) {
-        title = named_by(&plural(links.len() as u64, "link"));
-    }
-    let mut raise = Raise::new(entry, severity, title::title(title, [hosts, own_loss(dropped)]))
+    let diagnosis = headline(side, links, (worst, sum), answers, &hosts);
+    let mut raise = Raise::new(entry, severity, title::title(diagnosis, [hosts, own_loss(dropped)]))
         .evidence("loss_ratio", all.ratio())
         .worst_ratio(worst.sum.ratio());
     raise = match side {

@@ -239,6 +239,14 @@ fn of_hundreds_of_links_that_are_one_place_a_report_lists_the_first() {
 }
 
 #[test]
+fn the_hosts_take_precedence_over_the_number_of_packets_in_a_title() {
+    let mut sample = pairs(&[(0, 1, 9)]);
+    sample.links[0] = link("rail0-of-bond-eth4", Some(Direction::Ingress));
+    let title = "Loss upstream of rail0-of-bond-eth4: 9 packets (0.89 %), 10.0.0.1 → 10.0.0.99";
+    assert_eq!(named(&sample), [title]);
+}
+
+#[test]
 fn a_few_episodes_among_much_are_no_loss() {
     // Four losses in total; five, but no pair with two; the same queue pair seen twice counts once.
     for nearly in [
