@@ -136,7 +136,7 @@ pub struct AckState {
 /// Sizes of a flow's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// Largest payload, in bytes.
+    /// Largest payload, of READs that of their responses, in bytes.
     pub largest: u16,
     /// Largest payload before the first of this size, in bytes.
     pub before: u16,
@@ -207,10 +207,11 @@ impl Loss {
 }
 
 impl Sizes {
-    #[cold]
-    fn grow(&mut self, packet: &Packet) {
-        if let Ok(payload) = u16::try_from(packet.payload) {
-            *self = Self { largest: payload, before: self.largest, largest_psn: packet.psn };
+    fn grow(&mut self, payload: u32, psn: u32) {
+        if let Ok(payload) = u16::try_from(payload)
+            && payload > self.largest
+        {
+            *self = Self { largest: payload, before: self.largest, largest_psn: psn };
         }
     }
 }
@@ -456,12 +457,13 @@ impl Collector {
             }
             if op.has(Op::READ_REQUEST) {
                 slot.read = reads::Read::of(psn, packet.dma_len, packet.mtu);
+                slot.sizes.grow(reads::largest_response(packet.dma_len, packet.mtu), psn);
             } else if slot.read.is_some() && slot.read.overlaps(psn) {
                 let overlap = self.overlaps.entry(packet.slot).or_default();
                 slot.read.note(overlap, psn, packet.opcode, now);
             }
             if packet.payload > slot.sizes.largest.into() {
-                slot.sizes.grow(packet);
+                slot.sizes.grow(packet.payload, psn);
             }
             (&mut slot.requests, &mut slot.request_loss)
         };

@@ -37,6 +37,16 @@ pub struct Overlap {
     pub last_ns: u64,
 }
 
+/// A path MTU in bytes, or the largest where it is not known (0): no READ takes fewer PSNs than with it.
+fn mtu_or_largest(mtu: u16) -> u32 {
+    if mtu == 0 { 4_096 } else { mtu.into() }
+}
+
+/// Largest payload of the responses to a READ of `dma_len` bytes; 0 for [`UNKNOWN`].
+pub(super) fn largest_response(dma_len: u32, mtu: u16) -> u32 {
+    if dma_len == UNKNOWN { 0 } else { dma_len.min(mtu_or_largest(mtu)) }
+}
+
 /// The latest READ of a sequence, until a request passes behind it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Read {
@@ -50,10 +60,8 @@ pub(super) struct Read {
 impl Read {
     /// A READ request of `dma_len` bytes, or [`UNKNOWN`], with a path MTU of `mtu` bytes, or 0 where that is not known.
     pub(super) fn of(psn: u32, dma_len: u32, mtu: u16) -> Self {
-        /// The largest path MTU: no READ takes fewer PSNs than with it.
-        const LARGEST: u32 = 4_096;
         let loose_bytes = if mtu == 0 && dma_len != UNKNOWN { dma_len } else { 0 };
-        let mtu = if mtu == 0 { LARGEST } else { mtu.into() };
+        let mtu = mtu_or_largest(mtu);
         let span = if dma_len == UNKNOWN { 0 } else { dma_len.div_ceil(mtu) };
         // A READ longer than half of the sequence shows nothing about the packets behind it.
         Self { psn, span: if span < MASK24 / 2 { span } else { 0 }, loose_bytes }

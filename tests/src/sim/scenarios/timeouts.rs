@@ -44,6 +44,8 @@ pub(super) const ALL: &[Entry] = &[
     ("mtu", "mtu-black-hole-at-sender", |lab| black_hole(lab, &[0])),
     ("mtu", "mtu-black-hole-large-only-two-taps", |lab| large_only(lab, &[0, 1])),
     ("mtu", "mtu-black-hole-large-only-at-sender", |lab| large_only(lab, &[0])),
+    ("mtu", "mtu-black-hole-of-reads-two-taps", |lab| large_reads(lab, &[0, 1])),
+    ("mtu", "mtu-black-hole-of-reads-at-requester", |lab| large_reads(lab, &[0])),
     ("died", "died-large-and-small", large_and_small),
     ("latency", "latency-first-request-slowest", |lab| first_request(lab, 1, 0)),
     ("latency", "latency-deep-queue-first-slowest", |lab| first_request(lab, 24, 1_000)),
@@ -469,6 +471,18 @@ fn large_only(lab: &mut Lab, taps: &[usize]) {
     let big = connections(lab, 0, 1, 3, &settings());
     lab.world.start(Stream::new(&small, Verb::Write, 8 * KB, 400).gap(300 * US, 100 * US), 0);
     lab.world.start(Stream::new(&big, Verb::Write, 64 * KB, 10), 20 * MS);
+    only_small_arrive(lab, taps);
+}
+
+/// The same where everything is read: the packets that are lost are responses, and their requests arrive.
+fn large_reads(lab: &mut Lab, taps: &[usize]) {
+    lab.world.line(10 * GBIT);
+    let large = Match { over: Some(1_500), ..Match::default() };
+    lab.world.fault(BACK.0, BACK.1, Fault::always(large, Effect::Drop { ppm: 1_000_000 }));
+    let small = connections(lab, 0, 1, 2, &settings());
+    let big = connections(lab, 0, 1, 3, &settings());
+    lab.world.start(Stream::new(&small, Verb::Read, 512, 1_000).gap(200 * US, 100 * US), 0);
+    lab.world.start(Stream::new(&big, Verb::Read, 64 * KB, 10), 20 * MS);
     only_small_arrive(lab, taps);
 }
 

@@ -17,6 +17,7 @@ use crate::metrics::traffic::times;
 use crate::sample::Address;
 use crate::util::map::Map;
 use crate::util::units;
+use rocescope_common::wire::opcode::Op;
 
 /// Findings that a black hole explains.
 const OWNED: &[&str] = &[
@@ -47,6 +48,8 @@ struct BlackHole<'a> {
     small: u64,
     /// First large packet lost, where large ones passed before.
     began_ns: Option<u64>,
+    /// One tap shows it by READs: what is lost are responses, on their way to it.
+    reads: bool,
 }
 
 impl<'a> BlackHole<'a> {
@@ -133,6 +136,7 @@ fn between_taps<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
             passed,
             small: 0,
             began_ns: None,
+            reads: false,
         };
         let large = |flow: &&'a Flow| {
             let tap = taps.iter().find(|tap| tap.name() == name(flow))?;
@@ -144,7 +148,7 @@ fn between_taps<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
             hole.add(flow, (large.packets, Some(large.smallest), large.largest));
         }
         for flow in facts.absent(from, to, (src, dst)) {
-            hole.add(flow, (flow.packets, None, largest(input, flow)));
+            hole.add(flow, (flow.packets, None, carried(input, flow)));
         }
         let since = hole.flows.iter().map(|flow| flow.first_ns).min().unwrap_or(0);
         let until = hole.flows.iter().map(|flow| flow.last_ns).max().unwrap_or(0);
@@ -196,7 +200,14 @@ fn late<'a>(
     ((own || hole.flows.len() > 1) && hole.is_one(&input.limits.path)).then_some(hole)
 }
 
-/// Largest payload of a flow's requests.
+/// Largest payload that packets of a flow carry, all of which are lost.
+fn carried(input: &Input<'_>, flow: &Flow) -> u32 {
+    let asks = input.sample.metrics.loss.as_ref().is_some_and(|loss| is_read(loss, flow));
+    let responses = flow.path_mtu.filter(|_| flow.psn_responses.is_some() && flow.ack.acks == 0);
+    responses.unwrap_or(0).max(if asks { 0 } else { largest(input, flow) })
+}
+
+/// Largest payload of a flow's requests, of READs that of their responses.
 fn largest(input: &Input<'_>, flow: &Flow) -> u32 {
     let loss = input.sample.metrics.loss.as_ref();
     loss.map_or(0, |loss| loss.ack_state(flow.slot).sizes.largest.into())
@@ -230,10 +241,13 @@ fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
         let answered = working.iter().filter(|(_, acked)| *acked > 0).map(|(flow, _)| *flow);
         let small = meanwhile(answered, since, until);
         let sizes = || victims.iter().map(|flow| largest(input, flow));
-        let large = victims.iter().filter_map(|flow| flow.loss.get()).map(|loss| loss.retransmitted).sum();
+        let losses = victims.iter().filter_map(|flow| flow.loss.get());
+        let large = losses.map(|loss| loss.retransmitted + loss.rereads.or_zero()).sum();
         if small >= limits.small.max(1) && large >= limits.large.max(1) {
-            let vanished = (sizes().min(), sizes().max().unwrap_or(0));
-            let (src, dst) = (*src, *dst);
+            let reads = victims.iter().all(|flow| is_read(loss, flow));
+            // How much of a READ a lost response carried is not known.
+            let vanished = (sizes().min().filter(|_| !reads), sizes().max().unwrap_or(0));
+            let (src, dst) = if reads { (*dst, *src) } else { (*src, *dst) };
             let began_ns = None;
             all.push(BlackHole {
                 src,
@@ -245,10 +259,17 @@ fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
                 passed,
                 small,
                 began_ns,
+                reads,
             });
         }
     }
     all
+}
+
+/// True if it is a READ that is retried.
+fn is_read(loss: &Loss, flow: &Flow) -> bool {
+    let opcode = loss.flow(flow.slot).requests.and_then(|requests| requests.stuck_opcode);
+    opcode.is_some_and(|opcode| Op::of(opcode).has(Op::READ_REQUEST))
 }
 
 /// Largest payload of a flow's requests that the peer acknowledged; 0 if it acknowledged none.
@@ -264,7 +285,7 @@ fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> u32 {
 }
 
 fn raise(input: &Input<'_>, hole: &BlackHole<'_>, found: &mut Vec<Finding>) {
-    let &BlackHole { src, dst, taps, ref flows, large, vanished, passed, small, began_ns } = hole;
+    let &BlackHole { src, dst, taps, ref flows, large, vanished, passed, small, began_ns, reads } = hole;
     let Some(first) = flows.first() else { return };
     let severity = if taps.is_some() { Severity::Critical } else { Severity::Warning };
     let (passed_bytes, packets) = (units::count(passed.into()), units::count(large));
@@ -280,6 +301,7 @@ fn raise(input: &Input<'_>, hole: &BlackHole<'_>, found: &mut Vec<Finding>) {
         Some((from, to)) => {
             (place.hop(Hop::between(from, to)), format!("between {} and {}", short(from), short(to)))
         }
+        None if reads => (place.hop(Hop::Upstream), format!("between {src} and this tap")),
         None => (place.hop(Hop::Downstream), format!("between this tap and {dst}")),
     };
     let here = Commands::near(input, first, first.src);
@@ -304,7 +326,7 @@ fn raise(input: &Input<'_>, hole: &BlackHole<'_>, found: &mut Vec<Finding>) {
         .step(format!("Compare the MTU of each port {between} with the path MTU plus headers."), here.mtu())
         .step(
             format!("Send packets of both sizes from {src}: ping -M do -s 4128 {dst}, then with 1000."),
-            here.ping(dst),
+            here.ping(if reads { src } else { dst }),
         )
         .step("Until it is repaired, connect with a smaller path MTU.", ByHand::Job)
         .into(found);
@@ -380,6 +402,22 @@ mod tests {
         assert_eq!(at_one_tap(4096, 149, 7), None, "others as large were acknowledged");
         assert_eq!(at_one_tap(512, 150, 7), None, "large ones were acknowledged");
         assert_eq!(at_one_tap(512, 149, 1), None, "a lost packet");
+    }
+
+    /// The same READs are repeated: their requests arrive, and no response does.
+    #[test]
+    fn large_reads_without_responses_while_small_ones_have_some_are_likely_a_black_hole() {
+        let mut sample = sample_of(1, 512, 149, 7);
+        for loss in sample.metrics.loss.as_mut().unwrap().flows.values_mut() {
+            let requests = loss.requests.as_mut().unwrap();
+            (requests.stuck_opcode, requests.retransmitted, requests.rereads) = (Some(0x0C), 0, 7);
+        }
+        let finding = black_hole(&sample).unwrap();
+        assert_eq!(
+            finding.title,
+            "Likely MTU black hole above 512 B: 14 retransmissions, 10.0.0.2 → 10.0.0.1"
+        );
+        assert_eq!(finding.place.hop, Some(Hop::Upstream));
     }
 
     /// Two taps and the large queue pairs: `large` packets lost, of at least this size.
