@@ -14,6 +14,11 @@ pub struct Facts {
     pub lost_data: u64,
     /// Requests among these of which the receiver had another copy: nobody sends them again.
     pub lost_copies: u64,
+    /// RoCE packets lost before the first between the same hosts arrived: captures of both ends do not show whether
+    /// they were lost, or the second one began later.
+    pub lost_first: u64,
+    /// Hosts of which packets arrived at others, with these.
+    pub arrived: BTreeSet<(usize, usize)>,
     /// Transport timeouts of all requesters.
     pub timeouts: u64,
     /// Of these, those whose oldest packet without an ACK had arrived.

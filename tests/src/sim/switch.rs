@@ -186,6 +186,7 @@ impl World {
     pub(crate) fn lose(&mut self, packet: &Packet) {
         if packet.is_roce() {
             self.facts.lost += 1;
+            self.facts.lost_first += u64::from(!self.facts.arrived.contains(&(packet.src, packet.dst)));
             self.facts.lost_data += u64::from(packet.is_data());
             let responder = packet.to_qp.filter(|_| packet.is_request()).map(|qp| &self.qps[qp]);
             self.facts.lost_copies += u64::from(responder.is_some_and(|qp| qp.has(packet.psn)));
@@ -198,7 +199,10 @@ impl World {
             return self.paused(index, quanta);
         }
         match self.channels[index].to {
-            Node::Host(host) => self.receive(host, packet),
+            Node::Host(host) => {
+                self.facts.arrived.insert((packet.src, packet.dst));
+                self.receive(host, packet);
+            }
             Node::Switch(switch) => self.forward(switch, index, packet),
         }
     }

@@ -113,7 +113,7 @@ fn lossy_line(lab: &mut Lab, qps: usize, side: Side, set: &Settings, verb: Verb)
     }
     lab.also(&["retry.storm", "retry.timeouts", "latency.tail"]);
     lab.world.run();
-    let lost = lab.world.facts.lost as f64;
+    let [lost, first] = [lab.world.facts.lost, lab.world.facts.lost_first].map(|packets| packets as f64);
     if side == Side::Both {
         lab.figure(
             "packets lost between the taps",
@@ -122,7 +122,7 @@ fn lossy_line(lab: &mut Lab, qps: usize, side: Side, set: &Settings, verb: Verb)
                 let found = all.filter(|finding| finding["id"] == "loss.between_taps");
                 found.map(|finding| finding["evidence"]["vanished"].as_f64()).sum()
             },
-            lost,
+            lost - first,
             lost,
         );
     }
