@@ -44,7 +44,6 @@ pub(super) const ALL: &[Entry] = &[
     ("mtu", "mtu-black-hole-at-sender", |lab| black_hole(lab, &[0])),
     ("mtu", "mtu-black-hole-large-only-two-taps", |lab| large_only(lab, &[0, 1])),
     ("mtu", "mtu-black-hole-large-only-at-sender", |lab| large_only(lab, &[0])),
-    ("mtu", "mtu-black-hole-of-reads-two-taps", |lab| large_reads(lab, &[0, 1])),
     ("mtu", "mtu-black-hole-of-reads-at-requester", |lab| large_reads(lab, &[0])),
     ("died", "died-large-and-small", large_and_small),
     ("latency", "latency-first-request-slowest", |lab| first_request(lab, 1, 0)),
