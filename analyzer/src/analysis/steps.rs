@@ -126,6 +126,7 @@ fn named(sample: &Sample, ports: &[u16], straggler: &Straggler, alone: bool) -> 
         link: ports::name(&sample.links, ports, straggler.link).0,
         certain: straggler.certain,
         changed: straggler.changed,
+        passes_on: straggler.passes_on,
         alone,
         steps: straggler.steps as u64,
         of_steps: straggler.of_steps as u64,

@@ -233,6 +233,9 @@ pub struct StepStraggler {
     pub certain: bool,
     /// It was not waited for in at least 5 other steps.
     pub changed: bool,
+    /// It begins late once in a step, and sends on at once what it receives from then on, in four of five steps: it is
+    /// a member of a collective and no stage of a pipeline.
+    pub passes_on: bool,
     /// No link shows another straggler. Several may be the stages of a pipeline.
     pub alone: bool,
     /// Steps in which it was waited for. Unit: steps.

@@ -164,6 +164,7 @@ pub(crate) fn example_steps(host: Address, direction: Option<Direction>) -> Step
             link: "eth0".into(),
             certain: true,
             changed: true,
+            passes_on: false,
             alone: true,
             steps: 12,
             of_steps: 12,

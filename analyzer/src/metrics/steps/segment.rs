@@ -272,8 +272,8 @@ fn coarsest(atoms: &[Block], total: u64, least: usize) -> Option<(usize, u64, u6
 }
 
 /// Cuts a link's traffic into steps; `None` when it has no such rhythm. `starts` says for a block how many hosts begin
-/// there by themselves, which only decides between cuts that are as good. Fewer than `many` may be
-/// groups of steps.
+/// there by themselves, which only decides between cuts that are as good; the longer silences between steps decide where
+/// that does not. Fewer than `many` may be groups of steps.
 pub fn segments(atoms: &[Block], many: usize, starts: impl Fn(&Block) -> usize) -> Option<Segments> {
     let total: u64 = atoms.iter().map(|block| block.bytes).sum();
     if atoms.len() < MIN_STEPS || total == 0 {
@@ -296,7 +296,7 @@ pub fn segments(atoms: &[Block], many: usize, starts: impl Fn(&Block) -> usize) 
         (rung, volume) = single;
     }
     // A silence within steps may be longer than some between them: shorter ones are looked at as well.
-    let mut best: Option<(Segments, [f64; 2], usize)> = None;
+    let mut best: Option<(Segments, [f64; 2], (usize, u64))> = None;
     for finer in [rung, rung.saturating_sub(1), rung.saturating_sub(2)] {
         let blocks = merged(atoms, ladder(finer));
         for offset in 0..4.min(blocks.len()) {
@@ -304,7 +304,8 @@ pub fn segments(atoms: &[Block], many: usize, starts: impl Fn(&Block) -> usize) 
             if !cut.holds(&blocks, total) {
                 continue;
             }
-            let score: usize = cut.steps.iter().filter_map(|step| blocks.get(step.start)).map(&starts).sum();
+            let begins: usize = cut.steps.iter().filter_map(|step| blocks.get(step.start)).map(&starts).sum();
+            let score = (begins, cut.silence(&blocks, 0.5));
             // A block left over between steps is a sign of a wrong cut. So is one left over at both ends, unless the
             // capture begins or ends within a step. Between cuts that are as good, causes decide.
             let margin = LEFT_OVER / cut.steps.len() as f64;

@@ -33,7 +33,7 @@ definitions! {
         "Maximum probability that a host ends a silence so often in a row by chance",
         "Its rate is estimated from the other steps, which is too low where chance has gathered them in this stretch";
     BY_ITSELF: f64 = 0.8,
-        "Minimum share of the steps in which a host begins before it has received anything, for it to begin by itself",
+        "Minimum share of the steps in which a host begins before it has received anything, for it to begin by itself; and of those in which it sends on what it receives",
         "The first steps warm up";
     OWN_SHARE: f64 = 0.5,
         "Minimum growth of a host's own time over its late start, for the start to be its own doing; and of the steps over what a host is behind, for them to wait for it",
@@ -97,6 +97,8 @@ pub struct Straggler {
     pub until_ns: u64,
     /// There are enough steps besides in which it was not waited for: something changed.
     pub changed: bool,
+    /// It begins late once in a step, and sends on at once what it receives from then on.
+    pub passes_on: bool,
     /// Median over these steps. For a host that starts late: from the start of the last of the others to its own; for a
     /// slow transfer: how much longer it took than the quickest; else the silence of all.
     pub behind_ns: u64,
@@ -215,6 +217,22 @@ impl View<'_> {
             }
         }
         known.iter().filter(|(host, sends)| *sends && receivers.contains(host)).count()
+    }
+
+    /// True if these hosts only receive in a block, or only send: what passes while all wait for one of two.
+    pub(super) fn is_one_way(
+        members: &Receivers,
+        flowlets: &[Record],
+        pairs: &[Pair],
+        block: &Block,
+    ) -> bool {
+        let own = || flowlets.get(block.flowlets.clone()).into_iter().flatten();
+        let all = |end: fn(&Pair) -> Host| {
+            own().all(|flowlet| {
+                pairs.get(flowlet.pair as usize).is_some_and(|pair| members.contains(&end(pair)))
+            })
+        };
+        all(|pair| pair.src) || all(|pair| pair.dst)
     }
 
     /// The longest silence within a step, and who ended it.
@@ -358,7 +376,10 @@ impl View<'_> {
         let late = self.stretch(&late).filter(|(found, range)| {
             found.changed && self.begins_by_itself(found.host, &late) && self.own_doing(found, range)
         });
-        let stretches = stretches.chain(late).map(|(straggler, _)| straggler);
+        let stretches = stretches.chain(late).map(|(straggler, range)| Straggler {
+            passes_on: self.passes_on(&straggler, &range),
+            ..straggler
+        });
         stretches.max_by_key(|straggler| (straggler.steps as u64).saturating_mul(straggler.behind_ns))
     }
 
@@ -397,6 +418,37 @@ impl View<'_> {
         };
         let (Some(now), Some(usual)) = (median(times(found.host, true)), usual) else { return true };
         now.saturating_sub(usual) as f64 >= OWN_SHARE * found.behind_ns as f64
+    }
+
+    /// True if a host that begins late receives a quarter of its data of a step or more after that, and nobody is silent
+    /// for half as long again, in nearly all steps of a stretch: it is a member of a collective. A stage of a pipeline
+    /// computes with all that it receives.
+    fn passes_on(&self, found: &Straggler, range: &Range<usize>) -> bool {
+        if found.why != StragglerCause::StartsLate {
+            return false;
+        }
+        let in_step = |blocks: &Range<usize>| {
+            let step = self.step(blocks);
+            let of = |end: fn(&Pair) -> Host| {
+                step.iter()
+                    .filter(move |flowlet| self.pair(flowlet).is_some_and(|pair| end(pair) == found.host))
+            };
+            let began = of(|pair| pair.src).map(|flowlet| flowlet.start_ns).min()?;
+            let (mut all, mut later) = (0, 0);
+            for flowlet in of(|pair| pair.dst) {
+                all += flowlet.fresh_bytes;
+                later += if flowlet.end_ns > began { flowlet.fresh_bytes } else { 0 };
+            }
+            let (mut end_ns, mut silence_ns) = (began, 0);
+            for flowlet in step {
+                silence_ns = silence_ns.max(flowlet.start_ns.saturating_sub(end_ns));
+                end_ns = end_ns.max(flowlet.end_ns);
+            }
+            Some(later > 0 && 4 * later >= all && 2 * silence_ns < found.behind_ns)
+        };
+        let steps = self.segments.steps.get(range.clone()).unwrap_or_default();
+        let passing = steps.iter().filter(|step| in_step(step) == Some(true)).count();
+        passing as f64 >= BY_ITSELF * steps.len() as f64
     }
 
     /// True if steps of a stretch are longer than those outside in which nobody is waited for, by enough of what a host
@@ -475,6 +527,7 @@ impl View<'_> {
             steps: own.len(),
             of_steps: range.len(),
             changed,
+            passes_on: false,
             since_ns: first,
             until_ns: last,
             behind_ns: middle.behind_ns,

@@ -328,6 +328,44 @@ fn a_straggler_of_most_steps_is_named() {
     }
 }
 
+/// A member of a ring that computes longer in every step, seen at its own port, wherever the capture begins.
+#[test]
+fn a_member_that_is_late_in_every_step_is_named() {
+    for late in [0.5, 0.9] {
+        let wire = SimulatedJob::USUAL.run(|_, host| if host == 2 { late } else { 0.0 }, |_, _, _| 1.0);
+        for from in 0..8 {
+            let from_ns = 1_000 * MS + times(100 * MS, (1.0 + late) * f64::from(from) / 8.0);
+            let mut wire = wire.clone();
+            wire.0.retain(|sent| sent.start_ns >= from_ns);
+            let straggler = found(&wire, 2).and_then(|found| found.straggler);
+            let reported = straggler.map(|one| (one.why, one.host, one.changed, one.passes_on));
+            let expected = (StragglerCause::StartsLate, host(2), false, true);
+            assert_eq!(reported, Some(expected), "{late} late, from {from} of 8: {straggler:?}");
+        }
+    }
+}
+
+/// A stage of a pipeline computes with what it receives: it is late by nature, with one part of a step or several.
+#[test]
+fn a_stage_of_a_pipeline_passes_nothing_on() {
+    for parts in 1..4 {
+        let mut wire = Wire::default();
+        for step in 0..30u64 {
+            for part in 0..parts {
+                let at = 1_000 * MS + (step * 400 + part * 50) * MS;
+                for stage in 1..4 {
+                    let start_ns = at + u64::from(stage) * 50 * MS;
+                    wire.send((stage, stage + 1, stage), start_ns, 10 * MS, 1_000_000);
+                }
+            }
+        }
+        for seen_by in [0, 2, 3] {
+            let straggler = found(&wire, seen_by).and_then(|found| found.straggler);
+            assert!(straggler.is_none_or(|one| !one.passes_on), "{parts} parts, at {seen_by}: {straggler:?}");
+        }
+    }
+}
+
 /// One connection is slow, not one host: it is named with both its ends.
 #[test]
 fn a_slow_link_is_named_by_its_ends() {

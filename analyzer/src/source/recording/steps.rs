@@ -99,6 +99,8 @@ fn straggler_of(links: &[LinkSample], json: &str) -> Option<(Straggler, usize)> 
         since_ns: number("since_ns")?,
         until_ns: number("until_ns")?,
         changed: value["changed"].as_bool()?,
+        // An older version did not record it.
+        passes_on: value["passes_on"].as_bool().unwrap_or(false),
         behind_ns: number("behind_ns")?,
     };
     Some((straggler, if value["alone"].as_bool()? { 1 } else { 2 }))

@@ -45,8 +45,8 @@ pub(in crate::findings) const STRAGGLER: Entry = Entry {
     computed: "From steps.straggler: the idle periods of a link within its steps, and the host that ends each of them. A host that sent nothing in the previous step starts late; a \
                transfer is slow when it takes three times as long as others of its size. It must cost at least step.straggler_ratio of the median step, in at least 5 steps and two of \
                three of a part of the run.\n\
-               - A warning when other steps of the run have none, or when more than two hosts send data and only one of them is the straggler; else info, because a pipeline stage \
-               starts late by nature.\n\
+               - A warning when other steps of the run have none, or when only one host is the straggler and more than two send data, or it is a member of a collective: it receives a \
+               quarter of its data of a step or more after its late start, without a second such wait (passes_on). Else info, because a pipeline stage starts late by nature.\n\
                - If hosts alternate, one must be last more often in a row than chance explains.\n\
                - A host that pauses, or waits for another one unseen, must make these steps longer than those in which nobody is waited for (at least 5), by at least half of the wait: hosts that send each at its own pace do not wait for one another.\n\
                - A host that starts late is named only if its own time, from the last data in to the first data out, grew by at least half of the delay: else its inbound transfer is \
@@ -64,7 +64,7 @@ pub(in crate::findings) const STRAGGLER: Entry = Entry {
                of its process, storage or data loader, other jobs. <eth>For slow_transfer check its link: speed and lanes (ethtool, lspci -vv), CE marks, PFC pauses, loss \
                on the path to the receiver.</eth> NCCL_DEBUG=INFO and the job's own timings confirm it.",
     caveat: "Hosts whose data is not captured cannot be named: capture at several hosts, or at a switch. A host that computes longer in every step from the start \
-               is indistinguishable from a pipeline stage.",
+               is indistinguishable from a pipeline stage, unless a part of what it receives follows its late start.",
     ..Entry::of(Problem::Step)
 };
 const SLOWER: Entry = Entry {
@@ -163,11 +163,9 @@ fn named(
     let StepStraggler { waits_for, behind_ns, .. } = straggler;
     let diagnosis = straggler.in_words();
     let share = format!(" ({:.0} % of a step)", 100.0 * cost);
-    let severity = if straggler.changed || straggler.alone && sender_count(input) > 2 {
-        Severity::Warning
-    } else {
-        Severity::Info
-    };
+    let is_member = || straggler.passes_on || sender_count(input) > 2;
+    let severity =
+        if straggler.changed || straggler.alone && is_member() { Severity::Warning } else { Severity::Info };
     let flows = input.facts.flows.iter().filter(|flow| {
         flow.src == *waits_for && flow.payload_bytes > 0 && ports::is_of(&flow.link, &straggler.link)
     });
