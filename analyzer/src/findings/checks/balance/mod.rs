@@ -19,7 +19,7 @@ use crate::findings::{
 use crate::sample::{Address, Direction};
 use crate::util::units::{self, plural};
 use computed::Computed;
-use uneven::Uneven;
+use uneven::{Uneven, is_bound};
 
 /// Findings of this module, with their thresholds and evidence.
 pub(super) const FAMILY: Family = Family {
@@ -94,7 +94,9 @@ pub(in crate::findings) const LINKS_IMBALANCE: Entry = Entry {
                are those that would have passed the peers if the load had been even.\n\
                \n\
                It names the flows on the busiest link in that time, those with most bytes first (heaviest: requester → responder), and the share of each (heaviest_ratios); in a part of \
-               the run, their bytes are those of their packets. If all of them have one host as their source or as their destination, title, requester and responder name it.",
+               the run, their bytes are those of their packets. If all of them have one host as their source or as their destination, title, requester and responder name it.\n\
+               \n\
+               If one address takes part in all data of each link, and the links have no address in common (live: no address of this host), as the NICs of a host, no switch chooses the link: the steps are about the job's assignment, and entropy.low is no cause.",
     advice: "With few 5-tuples hashing cannot do better. With many, compare the hash fields of the switches (L4 ports, destination QP) and check for hash \
                polarisation between tiers. For rails, check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.",
     caveat: "Groups that share no load by design (--group of unrelated links) are uneven by design, and so are links that a job uses alternately for seconds. Rails \
@@ -170,12 +172,14 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
     let few_tuples = found.iter().any(|finding| finding.id == ENTROPY_LOW.id);
     let from = found.len();
-    links(input, found);
+    let hashed = links(input, found);
     computed::balance(input, found);
-    if few_tuples {
-        for finding in found.iter_mut().skip(from) {
-            finding.advice.insert_str(0, ENTROPY_FIRST);
-        }
+    let (entropy, uneven) = found.split_at_mut(from);
+    if few_tuples && hashed {
+        uneven.iter_mut().for_each(|finding| finding.advice.insert_str(0, ENTROPY_FIRST));
+    } else if few_tuples {
+        let entropy = entropy.iter_mut().filter(|finding| finding.id == ENTROPY_LOW.id);
+        entropy.for_each(|finding| finding.no_cause_of = &[ids::LINKS_IMBALANCE]);
     }
 }
 
@@ -352,7 +356,8 @@ fn uplinks(input: &Input<'_>, ecmp: Option<&Ecmp>, computed: Option<Computed<'_>
     }
 }
 
-fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
+/// Uneven links and rails; false if no hash distributes the load of any of them.
+fn links(input: &Input<'_>, found: &mut Vec<Finding>) -> bool {
     let mut all = Vec::new();
     let on = |names: &[String], direction| {
         let links = input.facts.links.iter();
@@ -367,6 +372,10 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
         // A part that has ended must not last for the bytes that it had.
         let has_ended = part.as_ref().is_some_and(|part| part.has_ended(input));
         let whole = whole.or_else(|| one_way(input, group)).filter(|_| !has_ended);
+        let bound = || {
+            let parts: Vec<&[String]> = group.links.iter().map(std::slice::from_ref).collect();
+            is_bound(input, &parts, group.direction)
+        };
         if let Some(uneven) = whole {
             let mut uneven = uneven.evidence("jain", group.jain);
             if let Some(time) = &group.over_time {
@@ -376,8 +385,10 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
                     .evidence("max_over_mean_max", time.max_over_mean_max);
             }
             uneven.episodes = part.map(|part| part.episodes).unwrap_or_default();
+            uneven.bound = bound();
             uneven.join(&mut all);
-        } else if let Some(uneven) = part {
+        } else if let Some(mut uneven) = part {
+            uneven.bound = bound();
             uneven.join(&mut all);
         }
     }
@@ -388,12 +399,16 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
         if let Some(mut uneven) = whole(input, &members, rails.direction, rails.max_over_mean, "rails") {
             let busiest = rails.rails.iter().find(|rail| rail.name == uneven.busiest);
             uneven.on = busiest.map(|rail| rail.links.clone()).unwrap_or_default();
+            let parts: Vec<&[String]> = rails.rails.iter().map(|rail| &rail.links[..]).collect();
+            uneven.bound = is_bound(input, &parts, rails.direction);
             uneven.evidence("jain", rails.jain).join(&mut all);
         }
     }
+    let hashed = all.is_empty() || all.iter().any(|(uneven, _)| !uneven.bound);
     for (uneven, other) in all {
         uneven.into(input, other, found);
     }
+    hashed
 }
 
 /// A group that is uneven over the whole run, from packets, bytes and name of each member.

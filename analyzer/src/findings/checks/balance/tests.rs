@@ -112,6 +112,54 @@ fn links_and_rails() {
     assert_eq!(seen(&[3_000_000, 3_000_000, 3_000_000], &rails), 0);
 }
 
+/// Each link has an address of its own, as NICs have: no switch moves traffic from one to the other. Uplinks have hosts
+/// in common, or several.
+#[test]
+fn links_with_addresses_of_their_own_are_balanced_by_no_hash() {
+    const A: &str = "10.0.0.1";
+    const B: &str = "10.0.1.1";
+    let of = |pairs: &[(u16, &str, &str)], rails: bool, direction: Option<Direction>| {
+        let mut sample = links(&[0, 0]);
+        sample.links = ["u0", "u1"].map(|name| fixtures::link(name, direction)).into();
+        let flows = (0..).zip(pairs).map(|(at, (link, src, dst))| {
+            let bytes = if *link == 0 { 8_000_000 } else { 900_000 };
+            // 16 queue pairs of the busy link share a source port.
+            (fixtures::key(*link, src, dst, 100 + at), fixtures::stats(50_000, bytes / 1000, bytes))
+        });
+        sample.flows = fixtures::sample(Vec::new(), flows.collect()).flows;
+        let names = vec!["u0".to_owned(), "u1".to_owned()];
+        let options = if rails {
+            let rails = names.into_iter().map(|name| (name.clone(), name)).collect();
+            Options { rails, ..Options::default() }
+        } else {
+            Options { groups: vec![names], ..Options::default() }
+        };
+        let found = found(&sample, &options);
+        let entropy = found.iter().find(|one| one.id == "entropy.low").unwrap();
+        let is_cause = !entropy.no_cause_of.contains(&"links.imbalance");
+        let uneven = found.into_iter().find(|one| one.id == "links.imbalance").unwrap();
+        let about_hashing = |text: &str| text.contains("hash fields");
+        (about_hashing(&uneven.advice) && uneven.steps.iter().any(|step| about_hashing(&step.text)), is_cause)
+    };
+    let busy = |other: &[(u16, &'static str, &'static str)]| -> Vec<(u16, &'static str, &'static str)> {
+        [&[(0, A, "10.0.0.2"); 16][..], other].concat()
+    };
+    for rails in [false, true] {
+        assert_eq!(of(&busy(&[(1, B, "10.0.1.2"), (1, "10.0.1.3", B)]), rails, None), (false, false));
+        for other in [&[(1, A, "10.0.1.2")][..], &[(1, B, "10.0.1.2"), (1, "10.0.1.3", "10.0.1.4")]] {
+            assert_eq!(
+                of(&busy(other), rails, None),
+                (true, true),
+                "a host in common, or several: {other:?}"
+            );
+        }
+        // Two NICs of this host send to one other.
+        let same_peer = busy(&[(1, B, "10.0.0.2")]);
+        assert_eq!(of(&same_peer, rails, Some(Direction::Egress)), (false, false));
+        assert_eq!(of(&same_peer, rails, None), (true, true), "two hosts that meet on the way");
+    }
+}
+
 /// Two links whose load in each of 234 windows of 128 ms is given by `carried`, in bytes per millisecond.
 fn in_windows(packets: u64, carried: impl Fn(u64) -> [u64; 2]) -> Sample {
     let mut sample = links(&[1000 * packets, 1000 * packets]);

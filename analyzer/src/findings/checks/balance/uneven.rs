@@ -28,7 +28,35 @@ pub(super) struct Uneven {
     pub(super) episodes: Vec<Episode>,
     /// Even load was seen after it.
     pub(super) settled: bool,
+    /// Each part has an address of its own: no hash can move traffic from one to another.
+    pub(super) bound: bool,
     raise: Raise,
+}
+
+/// True if one address takes part in all data of each part, and the others have none of its addresses: each part is a
+/// list of links. In a live run, addresses are those of this host.
+pub(super) fn is_bound(input: &Input<'_>, parts: &[&[String]], direction: Option<Direction>) -> bool {
+    let ends = |flow: &Flow| match direction {
+        Some(Direction::Egress) => BTreeSet::from([flow.src]),
+        Some(Direction::Ingress) => BTreeSet::from([flow.dst]),
+        None => BTreeSet::from([flow.src, flow.dst]),
+    };
+    let addresses = |links: &&[String]| {
+        let mut here = input.facts.flows.iter().filter(|flow| {
+            flow.payload_bytes > 0
+                && flow.direction == direction
+                && links.iter().any(|link| *link == *flow.link)
+        });
+        let first = ends(here.next()?);
+        let both = (first.clone(), first);
+        Some(here.fold(both, |(common, all), flow| (&common & &ends(flow), &all | &ends(flow))))
+    };
+    let parts: Vec<_> = parts.iter().filter_map(addresses).collect();
+    let mut all: Vec<&Address> = parts.iter().flat_map(|(_, all)| all).collect();
+    let count = all.len();
+    all.sort_unstable();
+    all.dedup();
+    parts.len() > 1 && all.len() == count && parts.iter().all(|(common, _)| !common.is_empty())
 }
 
 impl Uneven {
@@ -37,8 +65,9 @@ impl Uneven {
         let raise = raise.compares(names.clone(), None);
         let (busiest, more) = (busiest.to_owned(), String::new());
         let on = vec![busiest.clone()];
-        let (direction, whole, episodes, settled) = (None, true, Vec::new(), false);
-        Self { names, busiest, on, direction, ratio, diagnosis, more, whole, episodes, settled, raise }
+        let (direction, episodes) = (None, Vec::new());
+        let (whole, settled, bound) = (true, false, false);
+        Self { names, busiest, on, direction, ratio, diagnosis, more, whole, episodes, settled, bound, raise }
     }
 
     pub(super) fn evidence(mut self, name: &str, value: impl Into<serde_json::Value>) -> Self {
@@ -102,8 +131,18 @@ impl Uneven {
     pub(super) fn into(self, input: &Input<'_>, other: Option<Self>, found: &mut Vec<Finding>) {
         let flows = self.heaviest(input);
         let (heaviest, ratios) = in_words(input, &flows).into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
-        let Self { names, busiest, direction, diagnosis, more, mut episodes, mut settled, mut raise, .. } =
-            self;
+        let Self {
+            names,
+            busiest,
+            direction,
+            diagnosis,
+            more,
+            mut episodes,
+            mut settled,
+            bound,
+            mut raise,
+            ..
+        } = self;
         raise = raise.evidence("heaviest", heaviest).evidence("heaviest_ratios", ratios);
         let mut place = Place::link(input, &busiest, direction);
         let mut way = direction.map_or_else(String::new, |way| format!(" ({})", direction_name(way)));
@@ -119,7 +158,12 @@ impl Uneven {
         let with_data: Vec<&Flow> =
             flows.iter().map(|(_, flow)| *flow).filter(|flow| flow.payload_bytes > 0).collect();
         let (between, (requester, responder)) = hosts_of(input, &with_data);
-        steps(input, raise, &busiest, place.switch_port.as_deref())
+        let raise = if bound {
+            bound_steps(input, raise, &busiest)
+        } else {
+            steps(input, raise, &busiest, place.switch_port.as_deref())
+        };
+        raise
             .compares(names, place.direction)
             .titled(title(diagnosis, [between, more, way]))
             .place(place)
@@ -185,4 +229,20 @@ fn steps(input: &Input<'_>, raise: Raise, busiest: &str, port: Option<&str>) -> 
             "If there are few source ports, raise NCCL_IB_QPS_PER_CONNECTION; check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.",
             here.nccl_settings(),
         )
+}
+
+/// The same where each link has an address of its own: the job chooses the link, and no switch.
+fn bound_steps(input: &Input<'_>, raise: Raise, busiest: &str) -> Raise {
+    let here = Commands::on(input, busiest);
+    raise
+        .advice(
+            "Each link has traffic of an address of its own, so no hash distributes the load: check how the job assigns GPUs \
+             and processes to the links (NCCL_IB_HCA, NCCL_CROSS_NIC). Do not compare links that share no load by design.",
+        )
+        .step(
+            "Compare the GPU to NIC assignment of the processes with that of the links (NCCL_IB_HCA, NCCL_CROSS_NIC).",
+            here.nccl_settings(),
+        )
+        .step("List the queue pairs of each port with their processes.", here.queue_pairs())
+        .step("If the links share no load by design, leave them out of the comparison (--group).", ByHand::Varies)
 }
