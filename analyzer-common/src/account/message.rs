@@ -139,7 +139,7 @@ impl OpenMessage {
         self.flags & Self::STARTED != 0
     }
 
-    /// Counts a packet. `gap`: PSNs are missing before it.
+    /// Counts a packet; true if it ends a message. `gap`: PSNs are missing before it.
     #[inline(always)]
     pub fn packet(
         &mut self,
@@ -148,14 +148,14 @@ impl OpenMessage {
         op: Op,
         duplicate_psn: bool,
         gap: bool,
-    ) {
-        let Some(kind) = kinds.get_mut(Operation::of(part.opcode) as usize) else { return };
+    ) -> bool {
+        let Some(kind) = kinds.get_mut(Operation::of(part.opcode) as usize) else { return false };
         kind.packets += 1;
         let payload = if part.payload == UNKNOWN { 0 } else { part.payload };
         kind.payload_bytes += u64::from(payload);
         // A response belongs to a message that its request counted.
         if duplicate_psn || !op.has(Op::KNOWN) || op.any(Op::RESPONSE | Op::ACKNOWLEDGE | Op::CNP) {
-            return;
+            return false;
         }
         let stated = op.has(Op::RETH) && part.dma_len != UNKNOWN;
         let bytes = if stated { part.dma_len } else { payload };
@@ -174,6 +174,7 @@ impl OpenMessage {
             kind.complete(whole, self.bytes);
             *self = Self::NONE;
         }
+        op.has(Op::ENDS)
     }
 }
 

@@ -50,6 +50,7 @@ impl Facts {
         let sums = sums(sample);
         let (steps, steps_absent) = super::steps::steps(sample);
         let (entropy, ecmp, spreads) = spread(sample, options);
+        let overlap = Overlap::of(sample);
         let mut facts = Self {
             source: Source {
                 kind: sample.kind.into(),
@@ -61,7 +62,7 @@ impl Facts {
                 first_ns: sample.window.map(|(first, _)| first),
                 last_ns: sample.window.map(|(_, last)| last),
             },
-            totals: totals(sample, &sums),
+            totals: totals(sample, &sums, &overlap),
             flows: Vec::new(),
             entropy,
             links: links(sample, &sums),
@@ -73,7 +74,7 @@ impl Facts {
             incast: traffic::incast(sample),
             steps,
             steps_absent,
-            pattern: traffic::pattern(sample),
+            pattern: traffic::pattern(sample, retired_at_one_tap(sample).then_some(&overlap)),
             qp_lives: None,
             qp_context: qp_context::coverage(&sample.devices),
             qp_paths: None,
@@ -156,7 +157,7 @@ fn link_alone(link: &LinkSample) -> LinkSum {
     }
 }
 
-fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
+fn totals(sample: &Sample, sums: &[LinkSum], overlap: &Overlap) -> Totals {
     let mut totals = Totals {
         lost: Lost {
             events_dropped: sample.events_dropped,
@@ -196,7 +197,7 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
         (retired.lost, retired.retransmitted, retired.timeouts) =
             (Some(lost), Some(retransmitted), Some(timeouts));
     }
-    (totals.counted_again, totals.duplicates) = seen_at_other_taps(sample);
+    (totals.counted_again, totals.duplicates) = seen_at_other_taps(sample, overlap);
     totals.ecn = sample.recording.is_none().then_some(ecn);
     totals.ce_ratio = totals.ecn_data.ce_ratio();
     totals.skipped = skipped(sample);
@@ -236,8 +237,7 @@ fn retired_at_one_tap(sample: &Sample) -> bool {
 }
 
 /// Packets that several links counted, and the duplicates among the rest.
-fn seen_at_other_taps(sample: &Sample) -> (MultiTapCounts, Option<Box<DuplicateCounts>>) {
-    let overlap = Overlap::of(sample);
+fn seen_at_other_taps(sample: &Sample, overlap: &Overlap) -> (MultiTapCounts, Option<Box<DuplicateCounts>>) {
     let flows = sample.flows.iter().enumerate().filter(|(at, _)| overlap.is_duplicate(*at));
     let mut sum = (0, 0, 0);
     let mut duplicates = DuplicateCounts::default();

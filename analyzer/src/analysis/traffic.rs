@@ -1,12 +1,16 @@
 //! Traffic in time and by hosts, as the report has it.
 
-use rocescope_common::account::message::{ByOperation, FRAME_ENDS, FrameSizes, MessageCounts};
+use rocescope_common::account::message::{
+    ByOperation, COUNTED_OPERATIONS, FRAME_ENDS, FrameSizes, MessageCounts,
+};
 use rocescope_common::wire::opcode::Operation;
 
+use super::paths::Overlap;
 use super::{matrix, shape};
 use crate::metrics::traffic::hosts::{Host, Target};
-use crate::metrics::traffic::{MAX_LINKS, times};
-use crate::sample::{Address, Direction, Sample, address};
+use crate::metrics::traffic::{MAX_LINKS, Traffic, times};
+use crate::sample::{Address, Direction, FlowSample, Sample, address};
+use crate::util::map::Set;
 
 pub use super::facts::steps::{StepParts, StepSlower, StepStretch, StepTrend};
 pub use super::facts::traffic::{
@@ -134,7 +138,9 @@ fn percentile(target: &Target, share: f64) -> u64 {
 }
 
 /// Traffic pattern of the hosts; `None` if it was not counted.
-pub(super) fn pattern(sample: &Sample) -> Option<Pattern> {
+///
+/// `overlap`: the flows that more than one link counts; `None` if flows were retired that may be among them.
+pub(super) fn pattern(sample: &Sample, overlap: Option<&Overlap>) -> Option<Pattern> {
     let traffic = sample.metrics.traffic.as_ref()?;
     let mut matrix = matrix::matrix(sample, traffic);
     let hosts = shape::hosts(&matrix);
@@ -149,23 +155,55 @@ pub(super) fn pattern(sample: &Sample) -> Option<Pattern> {
         matrix_pairs,
         matrix_left_out_packets: traffic.left_out,
         left_out_packets: (0u16..).zip(&sample.links).map(|(at, _)| left_out(sample, at)).sum(),
-        operations: traffic.kinds.as_ref().map(operations),
+        operations: traffic.kinds.as_ref().map(|kinds| {
+            operations(kinds, overlap.and_then(|overlap| counted_again(sample, traffic, overlap)))
+        }),
         message_sizes: traffic.kinds.as_ref().map(message_sizes),
     })
 }
 
 /// The kinds of messages that there were.
-fn known(kinds: &ByOperation) -> impl Iterator<Item = (&'static str, &MessageCounts)> + Clone {
-    let all =
-        OPERATIONS.iter().filter_map(|(operation, name)| Some((*name, kinds.get(*operation as usize)?)));
-    all.filter(|(_, messages)| messages.packets > 0)
+fn known(kinds: &ByOperation) -> impl Iterator<Item = (Operation, &'static str, &MessageCounts)> + Clone {
+    let all = OPERATIONS
+        .iter()
+        .filter_map(|(operation, name)| Some((*operation, *name, kinds.get(*operation as usize)?)));
+    all.filter(|(.., messages)| messages.packets > 0)
 }
 
-fn operations(kinds: &ByOperation) -> Vec<OperationShare> {
-    let payload: u64 = known(kinds).map(|(_, messages)| messages.payload_bytes).sum();
-    let all = known(kinds).map(|(operation, messages)| OperationShare {
-        operation,
+/// Messages by operation that another tap counts too: those of flows for which the flow of another link speaks. `None`
+/// where they are not counted by flow.
+fn counted_again(sample: &Sample, traffic: &Traffic, overlap: &Overlap) -> Option<[u64; COUNTED_OPERATIONS]> {
+    let mut sums = [0; COUNTED_OPERATIONS];
+    let duplicates = sample.flows.iter().enumerate().filter(|(at, _)| overlap.is_duplicate(*at));
+    let names: Set<_> = duplicates
+        .map(|(_, FlowSample { key, .. })| {
+            (key.link, (key.family, key.src), (key.family, key.dst), key.dest_qp)
+        })
+        .collect();
+    if names.is_empty() {
+        return Some(sums);
+    }
+    // Of pairs of hosts for which there was no room, flows are not known.
+    if traffic.left_out > 0 {
+        return None;
+    }
+    for standing in &traffic.flowlets.standing {
+        let Some(pair) = traffic.pairs.get(standing.flowlet.pair as usize) else { continue };
+        if names.contains(&(pair.link, pair.src, pair.dst, standing.flowlet.dest_qp)) {
+            for (sum, messages) in sums.iter_mut().zip(standing.messages?) {
+                *sum += u64::from(messages);
+            }
+        }
+    }
+    Some(sums)
+}
+
+fn operations(kinds: &ByOperation, again: Option<[u64; COUNTED_OPERATIONS]>) -> Vec<OperationShare> {
+    let payload: u64 = known(kinds).map(|(.., messages)| messages.payload_bytes).sum();
+    let all = known(kinds).map(|(operation, name, messages)| OperationShare {
+        operation: name,
         messages: messages.messages(),
+        counted_again: again.and_then(|again| again.get(operation as usize).copied()),
         packets: messages.packets,
         payload_bytes: messages.payload_bytes,
         payload_ratio: (payload > 0).then(|| messages.payload_bytes as f64 / payload as f64),
@@ -176,7 +214,7 @@ fn operations(kinds: &ByOperation) -> Vec<OperationShare> {
 
 fn message_sizes(kinds: &ByOperation) -> Vec<MessageSize> {
     let mut all = Vec::new();
-    for (operation, messages) in known(kinds) {
+    for (_, operation, messages) in known(kinds) {
         for (bucket, count) in messages.sizes.iter().enumerate().filter(|(_, count)| **count > 0) {
             all.push(MessageSize {
                 operation,

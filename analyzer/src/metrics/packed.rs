@@ -122,7 +122,7 @@ pack! {
     struct Degree { bins, packets, bytes, ce, gaps, lossy_bytes, lossy_ns }
     struct Flowlets { ended, standing }
     struct Record { start_ns, end_ns, fresh_bytes, pair, dest_qp }
-    struct FlowletState { flowlet, message_open, request, answer }
+    struct FlowletState { flowlet, message_open, messages, request, answer }
 }
 
 pack! {

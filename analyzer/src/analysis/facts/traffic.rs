@@ -334,6 +334,9 @@ pub struct OperationShare {
     /// Messages whose last packet was seen in order; for READs and atomics the requests. A last packet that
     /// arrives after later ones counts as repeated, and its message is not counted. Unit: messages.
     pub messages: u64,
+    /// Part of `messages` that another tap counts too: subtract it to count each message once. Unit: messages.
+    /// Null: live at several taps, or as `totals.counted_again.roce_packets`.
+    pub counted_again: Option<u64>,
     /// Packets, retransmissions and responses included. Unit: packets.
     pub packets: u64,
     /// Their payload. Unit: bytes.

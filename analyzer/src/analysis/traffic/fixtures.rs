@@ -78,6 +78,7 @@ pub(crate) fn example(report: &mut crate::report::Report) {
         operations: Some(vec![OperationShare {
             operation: "write",
             messages: 1,
+            counted_again: Some(0),
             packets: 1,
             payload_bytes: 1,
             payload_ratio: Some(1.0),

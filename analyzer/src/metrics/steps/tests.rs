@@ -195,6 +195,7 @@ fn what_is_outstanding() {
     let standing = |pair, request, answer| FlowletState {
         flowlet: Record { pair, ..Record::default() },
         message_open: false,
+        messages: None,
         request,
         answer,
     };

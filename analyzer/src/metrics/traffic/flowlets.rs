@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rocescope_common::account::flowlet::Flowlet;
+use rocescope_common::account::message::COUNTED_OPERATIONS;
 
 use crate::util::pack::pack;
 
@@ -83,6 +84,8 @@ pub struct FlowletState {
     pub flowlet: Record,
     /// A message has begun and not ended.
     pub message_open: bool,
+    /// Messages that have ended, by operation; `None` where they are not counted by flow: live.
+    pub messages: Option<[u32; COUNTED_OPERATIONS]>,
     /// PSN of the latest request that wants an answer, and when it was sent.
     pub request: Option<(u32, u64)>,
     /// PSN of the latest answer in this flow, and when.

@@ -245,6 +245,7 @@ impl Collector {
             Some(FlowletState {
                 flowlet: Record::of(&flow.flowlet, flow.pair, flow.key.dest_qp),
                 message_open: state.message_open,
+                messages: None,
                 request: unix(state.request),
                 answer: unix(state.answer),
             })

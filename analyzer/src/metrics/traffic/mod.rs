@@ -10,7 +10,7 @@
 //! Live, the kernel programs keep a record of each flow and bin, and [`from_kernel`] makes the same of these.
 //!
 //! Memory: 32 KiB per link for the first [`MAX_LINKS`] of them, 250 KiB at most while it is open whether packets of it
-//! are duplicates, 8 MiB for flowlets, 80 bytes per flow and about 150 per pair of hosts ([`hosts::MAX_PAIRS`]).
+//! are duplicates, 8 MiB for flowlets, 100 bytes per flow and about 150 per pair of hosts ([`hosts::MAX_PAIRS`]).
 //! Nothing is allocated per packet.
 
 pub mod bins;
@@ -27,7 +27,7 @@ use rocescope_common::account::message::{
     ByOperation, COUNTED_OPERATIONS, FrameSizes, MessageCounts, MessagePacket, OpenMessage, frame_bucket,
 };
 use rocescope_common::account::{Event, FlowKey};
-use rocescope_common::wire::opcode::Op;
+use rocescope_common::wire::opcode::{Op, Operation};
 
 use super::duplicates::Decided;
 use super::packet::{CE, Packet, PacketExtras};
@@ -84,6 +84,7 @@ struct Slot {
     in_progress: bool,
     flowlet: Flowlet,
     message: OpenMessage,
+    messages: [u32; COUNTED_OPERATIONS],
     request: PsnTime,
     answer: PsnTime,
 }
@@ -148,6 +149,7 @@ impl Slot {
         in_progress: false,
         flowlet: Flowlet { start_ns: 0, end_ns: 0, bytes: 0, fresh_bytes: 0, packets: 0 },
         message: OpenMessage::NONE,
+        messages: [0; COUNTED_OPERATIONS],
         request: PsnTime::NOTHING,
         answer: PsnTime::NOTHING,
     };
@@ -234,7 +236,11 @@ impl Collector {
             },
         );
         let part = MessagePacket { opcode: packet.opcode, payload: packet.payload, dma_len: packet.dma_len };
-        slot.message.packet(&mut self.kinds, part, op, outcome.duplicate_psn, gap);
+        if slot.message.packet(&mut self.kinds, part, op, outcome.duplicate_psn, gap)
+            && let Some(messages) = slot.messages.get_mut(Operation::of(packet.opcode) as usize)
+        {
+            *messages = messages.saturating_add(1);
+        }
         if data {
             slot.progress(&mut self.pairs, op);
             if let Some(before) = slot.flowlet.observe(time_ns, wire_len, outcome.duplicate_psn) {
@@ -295,6 +301,7 @@ impl Collector {
         let standing = |slot: &Slot| FlowletState {
             flowlet: slot.record(),
             message_open: slot.message.is_open(),
+            messages: Some(slot.messages),
             request: slot.request.get(),
             answer: slot.answer.get(),
         };

@@ -1,6 +1,6 @@
 //! Training steps, bursts and traffic pattern.
 
-use crate::analysis::traffic::{Pattern, StepParts, StepStraggler, StepTrend, Steps};
+use crate::analysis::traffic::{OperationShare, Pattern, StepParts, StepStraggler, StepTrend, Steps};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
 use crate::util::layout::{Align, Table, labelled};
@@ -136,10 +136,12 @@ fn pattern_of(pattern: &Pattern, taps: u64) -> String {
         Some(shape) => shape,
         None => "no known communication pattern",
     };
+    let once = |one: &OperationShare| one.messages.saturating_sub(one.counted_again.unwrap_or(0));
     let kinds: Vec<String> = (pattern.operations.iter().flatten())
         .filter(|one| one.messages > 0)
-        .map(|one| format!("{} {}", units::count(one.messages), one.operation.to_uppercase()))
+        .map(|one| format!("{} {}", units::count(once(one)), one.operation.to_uppercase()))
         .collect();
+    let each = pattern.operations.iter().flatten().any(|one| one.counted_again.is_none());
     let messages = if kinds.is_empty() { "none complete".to_owned() } else { kinds.join(", ") };
     let data = pattern.matrix.iter().filter(|cell| cell.data_bytes > 0);
     let pairs: Vec<String> = (data.clone().take(MAX_PAIRS))
@@ -149,7 +151,7 @@ fn pattern_of(pattern: &Pattern, taps: u64) -> String {
         0 => String::new(),
         n => format!(" and {n} more"),
     };
-    let at_each = if taps > 1 && !kinds.is_empty() { " (counted once per tap)" } else { "" };
+    let at_each = if taps > 1 && each { " (counted once per tap)" } else { "" };
     let data = if pairs.is_empty() { String::new() } else { format!("; data: {}{more}", pairs.join(", ")) };
     let left_out = left_out(pattern.left_out_packets + pattern.matrix_left_out_packets)
         .map_or_else(String::new, |text| format!("; {text}"));

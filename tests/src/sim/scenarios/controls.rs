@@ -114,10 +114,17 @@ fn one_way(lab: &mut Lab) {
     lab.world.channels[out].near.push(tap);
 }
 
+/// Each message counts once.
 fn two_taps(lab: &mut Lab) {
     line(lab);
     lab.world.tap_host(0, "h0.pcap");
     lab.world.tap_host(1, "h1.pcap");
+    lab.figure("messages", messages, 4.0 * 60.0, 4.0 * 60.0);
+}
+
+fn messages(report: &serde_json::Value) -> Option<f64> {
+    let writes = &report["pattern"]["operations"][0];
+    Some(writes["messages"].as_f64()? - writes["counted_again"].as_f64()?)
 }
 
 /// Both captures miss packets of one direction on one cable: which is nearer the sender is not known, and the report
