@@ -47,6 +47,8 @@ pub(crate) enum Effect {
     DropRuns { ppm: u32, len: u32 },
     /// Delays packets at random by up to `jitter_ns` beyond `ns`: reorders if that exceeds their distance.
     Delay { ppm: u32, ns: u64, jitter_ns: u64 },
+    /// Holds packets back until then, in their order, as pauses do.
+    Hold { until_ns: u64 },
     /// Changes ToS bits: keeps those of `keep`, sets those of `set`.
     Tos { keep: u8, set: u8 },
     /// Changes the priority in the 802.1Q tag.

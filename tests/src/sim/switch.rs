@@ -143,6 +143,10 @@ impl World {
                     arrival += ns + self.rng.below(jitter_ns + 1);
                     self.facts.delayed += 1;
                 }
+                Effect::Hold { until_ns } => {
+                    arrival = arrival.max(until_ns);
+                    self.facts.delayed += 1;
+                }
                 Effect::Tos { keep, set } => {
                     let tos = packet.tos & keep | set;
                     self.facts.changed += u64::from(tos != packet.tos);

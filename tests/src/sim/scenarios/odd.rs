@@ -1,11 +1,12 @@
-//! Clean controls of unusual shape: jobs that idle, storage, cut and sampled captures, clocks that are set.
+//! Clean controls of unusual shape: jobs that idle, storage, cut and sampled captures, clocks that are set. And data
+//! that is held up while no clock is set.
 
 use super::{Entry, connections, mtu, ring_connections, settings};
 use crate::sim::channel::{Effect, Fault, Match, Node};
 use crate::sim::job::{Collective, Compute, Datagrams, PingPong, Stream};
 use crate::sim::lab::{KB, Lab, MB, MS, US};
 use crate::sim::net::GBIT;
-use crate::sim::packet::op;
+use crate::sim::packet::{Body, Packet, op};
 use crate::sim::qp::{Ports, Recovery, Settings, Verb};
 use crate::sim::switch::Spread;
 
@@ -22,6 +23,7 @@ pub(super) const ALL: &[Entry] = &[
     ("control", "clean-datagrams-beside-connections", datagrams_beside),
     ("control", "clean-three-mtus", three_mtus),
     ("control", "clean-clock-set-forward", |lab| clock_set(lab, 700_000_000)),
+    ("held up", "held-up-beside-other-frames", held_up),
     ("control", "clean-clock-set-back", |lab| clock_set(lab, -40_000_000)),
     ("control", "clean-clock-of-one-tap-set", one_clock_set),
     ("control", "clean-clocks-drift", clocks_drift),
@@ -133,7 +135,34 @@ fn clock_set(lab: &mut Lab, by: i64) {
     lab.world.taps[tap].set = (90 * MS, by);
 }
 
-/// The same at one of two taps.
+/// All data is held up for 700 ms, as by pauses of its priority, while frames of other protocols go on. No transport
+/// timer is that short.
+fn held_up(lab: &mut Lab) {
+    lab.world.line(2 * GBIT);
+    let data = Match { data: Some(true), ..Match::default() };
+    let hold = Effect::Hold { until_ns: 790 * MS };
+    lab.world.fault(Node::Switch(0), Node::Switch(1), Fault::during(90 * MS, 790 * MS, data, hold));
+    let ends = connections(lab, 0, 1, 3, &Settings { timeout_ns: 4_096 << 20, ..settings() });
+    lab.world.start(Stream::new(&ends, Verb::Write, MB, 12).depth(2), 0);
+    let other = Packet::other(0, 1, Body::Other { bytes: 40 });
+    lab.world.start(Datagrams { packet: other, count: 100, gap_ns: 10 * MS }, 0);
+    lab.world.tap_host(0, "h0.pcap");
+    let pair = lab.pair(0, 1);
+    lab.expect_during(&["retry.timeouts"], pair, (90 * MS, 900 * MS))
+        .also(&["latency.tail"])
+        .never(&["retry.storm"]);
+    lab.figure("findings that rule out the clock", no_clock, 1.0, 1.0);
+    lab.world.run();
+}
+
+/// Findings of silences in which other frames passed.
+fn no_clock(report: &serde_json::Value) -> Option<f64> {
+    let all = report["findings"].as_array()?.iter();
+    let titles = all.filter(|one| one["id"] == "retry.timeouts").filter_map(|one| one["title"].as_str());
+    Some(titles.filter(|title| title.starts_with("No RoCE packet passed for ")).count() as f64)
+}
+
+/// The clock of one of two capturing hosts is set.
 fn one_clock_set(lab: &mut Lab) {
     lab.world.line(2 * GBIT);
     let ends = connections(lab, 0, 1, 3, &settings());
