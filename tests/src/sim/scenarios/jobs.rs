@@ -16,8 +16,11 @@ pub(super) const ALL: &[Entry] = &[
     ("straggler", "straggler-ring-of-six", |lab| late(lab, 6, 5, 10..1_000, None)),
     ("straggler", "straggler-ring-at-its-host", |lab| late(lab, 4, 1, 12..1_000, Some(1))),
     ("straggler", "straggler-all-to-all", straggler_all_to_all),
+    ("straggler", "straggler-in-all-steps", |lab| in_all_steps(lab, None)),
+    ("straggler", "straggler-in-all-steps-at-its-host", |lab| in_all_steps(lab, Some(1))),
     ("straggler", "straggler-for-a-time", |lab| late(lab, 4, 3, 8..20, None)),
     ("slow link", "slow-inbound-link", slow_inbound),
+    ("slow link", "slow-inbound-link-in-all-steps", slow_inbound_in_all_steps),
     ("slow link", "slow-inbound-link-marked", slow_inbound_marked),
     ("slower", "slower-steps", slower),
     ("slower", "slower-by-network-at-host", |lab| slower_by_network(lab, Some(2))),
@@ -45,6 +48,12 @@ fn late(lab: &mut Lab, hosts: usize, who: usize, steps: std::ops::Range<u64>, ta
         Some(host) => lab.world.tap_host(host, "host.pcap"),
     };
     expect_late(lab, who);
+}
+
+/// The same in all steps that are looked at, from somewhere in a step on: none shows how long a step takes without.
+fn in_all_steps(lab: &mut Lab, tapped: Option<usize>) {
+    lab.option(&["--from", "+0.5s"]);
+    late(lab, 4, 1, 0..1_000, tapped);
 }
 
 /// The straggler is this host, which starts late; its transfers are as fast as the others'.
@@ -77,18 +86,34 @@ fn lower_rate(lab: &mut Lab, port: usize, bits_per_s: u64) {
 /// The rate of the switch's port to one host drops to a quarter in the middle: its inbound transfers are slow, but
 /// the host itself is not.
 fn slow_inbound(lab: &mut Lab) {
+    slow_inbound_build(lab);
+    // A step more or less.
+    let slow = slow_transfer(lab).seen((500 * MS, lab.world.now), 80 * MS);
+    lab.expect_that(slow).also(&["step.slower", "latency.tail"]);
+    late_acks(lab);
+}
+
+fn slow_inbound_build(lab: &mut Lab) {
     ring(lab, 4, 32, compute(30 * MS));
     let port = lab.world.channel(Node::Switch(0), Node::Host(2));
     lower_rate(lab, port, GBIT / 2);
     lab.world.tap_switch(0, "switch.pcap");
     lab.world.run();
-    // A step more or less.
-    let slow = Expected::new(&["step.straggler"], lab.pair(1, 2))
+}
+
+fn slow_transfer(lab: &mut Lab) -> Expected {
+    Expected::new(&["step.straggler"], lab.pair(1, 2))
         .with("kind", "slow_transfer".into())
         .with("waits_for", lab.addr(1))
         .with("receiver", lab.addr(2))
-        .seen((500 * MS, lab.world.now), 80 * MS);
-    lab.expect_that(slow).also(&["step.slower", "latency.tail"]);
+}
+
+/// The same, looked at since then: no step is faster.
+fn slow_inbound_in_all_steps(lab: &mut Lab) {
+    lab.option(&["--from", "+0.6s"]);
+    slow_inbound_build(lab);
+    let slow = slow_transfer(lab);
+    lab.expect_that(slow).also(&["latency.tail"]);
     late_acks(lab);
 }
 
