@@ -12,8 +12,8 @@
 //! | [`clock_utc`] | 12 | `13:05:09.250` |
 //! | [`time_utc`] | 27 | `2026-03-01 13:05:09.250 UTC` |
 //!
-//! A value other than zero is never shown as zero. A share is never rounded up to a whole per cent, or a tenth or a
-//! hundredth of one: below a threshold of 1 % it does not read 1.00 %, nor 100 % below the whole.
+//! A value other than zero is never shown as zero. A share is never rounded up to 0.01, 0.1, 1, 10 or 100 %: below a
+//! threshold of 1 % it does not read 1.00 %, nor 100 % below the whole.
 
 use jiff::Timestamp;
 
@@ -113,17 +113,16 @@ pub fn ratio(fraction: Option<f64>) -> String {
 /// Shares that differ by less, relative to one another, are the same: 0.29 · 100 is a little below 29.
 const ALIKE: f64 = 1e-9;
 
-/// A share in percent with this number of decimals, rounded, but not up to a whole per cent, or to a tenth or a
-/// hundredth of one: thresholds are such figures, and 0.997 % is below 1 %.
+/// A share in percent with this number of decimals, rounded, but not up to 0.01, 0.1, 1, 10 or 100 %: thresholds are
+/// such figures, and 0.997 % is below 1 %.
 fn share_digits(percent: f64, decimals: usize) -> String {
     let unit = 10f64.powi(i32::try_from(decimals).unwrap_or(0));
     let exact = percent * unit;
     let rounded = exact.round();
     let is_up = rounded > exact * (1.0 + ALIKE);
-    // Without decimals most are whole.
-    let is_whole = rounded % unit == 0.0 && (decimals > 0 || rounded < 10.0 || rounded % 10.0 == 0.0);
-    let is_part_of_one = [10.0, 100.0].contains(&(unit / rounded.max(1.0)));
-    let shown = if is_up && (is_whole || is_part_of_one) { rounded - 1.0 } else { rounded };
+    // A power of ten in this unit is one in percent.
+    let is_threshold = [1.0, 10.0, 100.0, 1_000.0, 10_000.0].contains(&rounded);
+    let shown = if is_up && is_threshold { rounded - 1.0 } else { rounded };
     format!("{:.decimals$}", shown / unit)
 }
 
@@ -430,15 +429,16 @@ mod tests {
             (Some(0.010_04), "1.00 %"),
             (Some(0.000_996), "0.09 %"),
             (Some(0.001), "0.10 %"),
-            (Some(0.049_98), "4.99 %"),
+            (Some(0.049_98), "5.00 %"),
             (Some(0.099_96), "9.99 %"),
             (Some(0.1), "10.0 %"),
-            (Some(0.299_7), "29.9 %"),
+            (Some(0.299_7), "30.0 %"),
+            (Some(0.609_8), "61.0 %"),
             (Some(0.29), "29.0 %"),
             (Some(0.012_36), "1.24 %"),
             (Some(0.004_97), "0.50 %"),
             (Some(0.022_96), "2.30 %"),
-            (Some(1.496), "149 %"),
+            (Some(1.496), "150 %"),
             (Some(1.0), "100 %"),
             (Some(1.5), "150 %"),
         ] {
