@@ -1,7 +1,7 @@
 //! The verdict over all findings: the headline of every view.
 
 use super::{Finding, Severity};
-use crate::analysis::{Facts, Flow};
+use crate::analysis::{Facts, Flow, InputKind};
 use crate::util::definition::definitions;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
@@ -13,6 +13,12 @@ definitions! {
     MARKED: f64 = 0.01,
         "Minimum share of CE-marked packets of retired flows that it mentions as well",
         "As ecn.congestion_ratio: flows that are gone have no finding of their own";
+    FEW: u64 = 500,
+        "Maximum packets of a capture, exclusive, that are too few for a healthy verdict without reserve",
+        "At loss.critical_ratio, fewer packets have fewer loss episodes than loss.episodes";
+    SILENT_NS: u64 = 10_000_000_000,
+        "Minimum silence of all flows at the end of the data that it mentions",
+        "As the event IDLE: the pauses of a job between its steps are shorter, and one that hangs sends nothing any more";
 }
 
 /// Problems that a healthy verdict excludes.
@@ -51,6 +57,8 @@ pub struct Verdict<'a> {
     pub detail: String,
     /// Time of the state, for its sentence.
     at: &'static str,
+    /// The data is too little, or too old, for a healthy verdict without reserve.
+    pub is_reserved: bool,
     /// Problems that have ended. Unit: findings.
     pub ended: u64,
     /// The worst finding, of a report or a run: the first in the order of [`order`](super::order) that is as severe as
@@ -101,7 +109,7 @@ impl<'a> Verdict<'a> {
         let headline = troubles().next();
         let is_critical = |one: &&Finding| one.stands() && one.severity == Severity::Critical;
         let worst = troubles().find(is_critical).or(headline);
-        Self { health, detail, at, ended, worst, headline }
+        Self { health, detail, at, is_reserved: false, ended, worst, headline }
     }
 
     /// One sentence, without the title of the worst finding.
@@ -163,6 +171,31 @@ impl<'a> Verdict<'a> {
             self.detail = format!("{} in the flows of the table; {lost}{marked}", self.detail);
         }
         self
+    }
+
+    /// Says of a healthy verdict how little it rests on: few packets of a capture, or none at the end of the data.
+    #[must_use]
+    pub fn with_basis(self, facts: &Facts) -> Self {
+        let totals = &facts.totals;
+        if self.health != Health::Healthy || facts.flows.is_empty() {
+            return self;
+        }
+        let is_few = facts.source.kind == InputKind::Replay && totals.roce_packets < FEW;
+        let few = is_few.then(|| format!("only {}", plural(totals.roce_packets, "packet")));
+        let last_ns = facts.flows.iter().map(|flow| flow.last_ns).max();
+        let silence = last_ns.zip(facts.window.last_ns).map(|(last, end)| (last, end.saturating_sub(last)));
+        // What is in no flow has no time.
+        let silence = silence.filter(|(_, ns)| *ns >= SILENT_NS && totals.lost.flow_table_full == 0);
+        let silent = silence.map(|(last_ns, ns)| {
+            let what = if is_few { "none" } else { "no packet" };
+            format!("{what} in the last {} (since {} UTC)", units::duration(ns), units::second_utc(last_ns))
+        });
+        let basis = [few, silent].into_iter().flatten().collect::<Vec<_>>().join(", ");
+        if basis.is_empty() {
+            return self;
+        }
+        let detail = format!("{basis}; {}", self.detail);
+        Self { detail, at: "as far as the packets show", is_reserved: true, ..self }
     }
 
     /// The next command to run on this host: the first step with a command of the worst finding, else `explain`.
@@ -286,6 +319,40 @@ mod tests {
             Verdict::of(&[incomplete], false).noting(77, 1_000).sentence(),
             "Healthy as far as the capture shows: 7.70 % retransmitted, but no loss, congestion or stall above the thresholds"
         );
+    }
+
+    /// 184 packets, the last 26 s before the end: a job that hangs.
+    #[test]
+    fn a_capture_of_few_packets_or_a_silent_end_is_healthy_with_reserve() {
+        use crate::analysis::{Options, fixtures::everything};
+        let mut facts = Facts::of(&everything(), &Options::default());
+        facts.source.kind = InputKind::Replay;
+        facts.totals.lost.flow_table_full = 0;
+        let last_ns = facts.flows.iter().map(|flow| flow.last_ns).max().unwrap();
+        let mut of = |packets: u64, silent_ns: u64| {
+            facts.totals.roce_packets = packets;
+            facts.window.last_ns = Some(last_ns + silent_ns);
+            let verdict = Verdict::of(&[], true).with_basis(&facts);
+            (verdict.is_reserved, verdict.sentence())
+        };
+        let since = units::second_utc(last_ns);
+        let fine = "no loss, congestion or stall above the thresholds";
+        assert_eq!(of(FEW, SILENT_NS - 1), (false, format!("Healthy: {fine}")));
+        let reserved = "Healthy as far as the packets show";
+        assert_eq!(
+            of(184, 2 * SILENT_NS),
+            (
+                true,
+                format!("{reserved}: only 184 packets, none in the last 20.0 s (since {since} UTC); {fine}")
+            )
+        );
+        assert_eq!(
+            of(FEW, SILENT_NS),
+            (true, format!("{reserved}: no packet in the last 10.0 s (since {since} UTC); {fine}"))
+        );
+        assert_eq!(of(FEW - 1, 0), (true, format!("{reserved}: only 499 packets; {fine}")));
+        let all = [finding(Severity::Warning, true)];
+        assert_eq!(Verdict::of(&all, true).with_basis(&facts).sentence(), Verdict::of(&all, true).sentence());
     }
 
     #[test]

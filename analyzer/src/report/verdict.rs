@@ -30,6 +30,7 @@ impl ReportVerdict {
         let (retransmitted, packets) = facts.retransmitted();
         let recorded = facts.source.kind == InputKind::Replay;
         let verdict = Verdict::of(&findings, recorded).of_judged(facts).noting(retransmitted, packets);
+        let verdict = verdict.with_basis(facts);
         let (health, sentence, worst) = (verdict.health, verdict.sentence(), verdict.worst);
         let nothing = facts.totals.roce_packets == 0 && facts.devices.is_empty();
         let next =

@@ -352,7 +352,11 @@ fn state(app: &App, data: &Data, (room, wide): (usize, bool)) -> Spans {
             _ => {
                 // Of a capture that is still read, the rest is not known.
                 let reading = data.model.kind == SourceKind::Replay && app.view.timeline.end.is_none();
-                fine(if reading { "HEALTHY SO FAR" } else { "HEALTHY" })
+                fine(match (reading, verdict.is_reserved) {
+                    (true, _) => "HEALTHY SO FAR",
+                    (false, true) => "NO FINDING",
+                    (false, false) => "HEALTHY",
+                })
             }
         },
     }

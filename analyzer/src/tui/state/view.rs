@@ -176,7 +176,12 @@ impl View {
     /// A verdict, restricted to what the latest analysis could judge.
     pub fn judged<'a>(&self, verdict: Verdict<'a>) -> Verdict<'a> {
         match &self.analysis {
-            Some(analysis) => verdict.of_judged(&analysis.report.facts),
+            Some(analysis) => {
+                let facts = &analysis.report.facts;
+                let is_now = self.concluded().is_some_and(|concluded| matches!(concluded.as_of, AsOf::Now));
+                let verdict = verdict.of_judged(facts);
+                if is_now { verdict.with_basis(facts) } else { verdict }
+            }
             None => verdict,
         }
     }
