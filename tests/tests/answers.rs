@@ -310,7 +310,7 @@ fn marks_that_nobody_answers_are_found() {
     let report = CONGESTED.report();
     assert_eq!(findings(&report, &FAMILIES), [found("ecn.congestion", "warning")]);
     let silent = Congested { pace: None, ..CONGESTED }.report();
-    let both = [found("ecn.congestion", "warning"), found("ecn.no_cnp", "warning")];
+    let both = [found("ecn.no_cnp", "warning"), found("ecn.congestion", "warning")];
     assert_eq!(findings(&silent, &FAMILIES), both);
     // One CNP is enough, since their number depends on the NIC's pacing.
     let paced = Congested { pace: Some(150 * MS), ..CONGESTED }.report();
@@ -374,7 +374,7 @@ fn data_without_ecn_is_reported() {
 fn findings_of_real_captures() {
     let families = ["ecn.", "cnp.", "latency."];
     for name in ["f1_ecn_red.h1.pcap.gz", "f1b_ecn_red_mild.h1.pcap.gz"] {
-        let both = [found("ecn.congestion", "warning"), found("ecn.no_cnp", "warning")];
+        let both = [found("ecn.no_cnp", "warning"), found("ecn.congestion", "warning")];
         assert_eq!(findings(&own(name), &families), both, "{name}");
     }
     for capture in captures::own().unwrap() {

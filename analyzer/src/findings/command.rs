@@ -180,9 +180,11 @@ impl<'a> Commands<'a> {
     }
 
     /// Captures the headers of RoCE packets, tagged ones included, into a file.
-    pub(super) fn capture(self) -> Option<Command> {
+    pub(super) fn capture(self, file: &str) -> Option<Command> {
         self.with(|dev| {
-            format!("tcpdump -i {dev} -s 128 -c 1000000 -w receiver.pcap 'udp port 4791 or (vlan and udp port 4791)'")
+            format!(
+                "tcpdump -i {dev} -s 128 -c 1000000 -w {file} 'udp port 4791 or (vlan and udp port 4791)'"
+            )
         })
     }
 
@@ -317,6 +319,11 @@ impl<'a> Commands<'a> {
 /// Priority of a flow's packets: from the tag, else the default mapping of the DSCP.
 pub(super) fn priority(flow: &Flow) -> Option<u8> {
     flow.pcp.or(flow.dscp.map(|dscp| dscp >> 3))
+}
+
+/// True if nothing marks the packets of a flow as RoCE: they have the class of all other traffic.
+pub(super) fn is_best_effort(flow: &Flow) -> bool {
+    flow.dscp == Some(0) && priority(flow) == Some(0)
 }
 
 /// `priority 3 (DSCP 26)` as far as known; else `the priority of RoCE`.

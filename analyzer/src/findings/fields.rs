@@ -8,6 +8,7 @@ use super::{DataEnd, End, Evidence, Excess, Finding, Hop, Problem, StepDelay, en
 use crate::analysis::link_name;
 use crate::sample::Address;
 use crate::util::layout::{plain, tap_name};
+use crate::util::numbers;
 use crate::util::units::{self, plural};
 
 /// Maximum number of flows named in a line.
@@ -18,6 +19,8 @@ const AT_LEAST: [&str; 3] = ["loss_ratio", "worst_ratio", "lost"];
 const OF_EPISODE: [&str; 2] = ["packets", "ecn_capable_packets"];
 /// Label of the steps that wait for a straggler.
 const DELAYED: &str = "steps delayed by it";
+/// Label of the neighbour of a straggler that is not visible.
+const LATE: &str = "data comes late from";
 /// Label of links with their bytes.
 const BY_LINK: &str = "bytes by link";
 /// Separator between items of a line.
@@ -77,6 +80,7 @@ impl Finding {
                 (format!("{} in the episode", one.label), one.text())
             }
             _ if one.name == "steps" && is_straggler(self) => (DELAYED.to_owned(), delayed(self, one)),
+            _ if one.name == "waits_for" && is_not_visible(self) => (LATE.to_owned(), one.text()),
             _ if self.subject.is_lower_bound && AT_LEAST.contains(&one.name.as_str()) => {
                 (one.label.clone(), format!("at least {}", one.text()))
             }
@@ -219,26 +223,47 @@ fn impact(finding: &Finding) -> Option<String> {
         _ if finding.is_of_episode() => "packets".to_owned(),
         _ => "the run's packets".to_owned(),
     };
-    let share =
-        impact.packets_ratio.map(|ratio| format!("{at_least}{} of {packets}", units::ratio(Some(ratio))));
-    let again = impact.retransmissions.filter(|n| *n > 0).map(|n| plural(n, "retransmission"));
-    // Of a slow receiver it is the share of retransmissions, while the title has that of RNR NAKs.
-    let (share, again) = match (share, again) {
-        (Some(share), Some(again)) if Problem::of(finding) == Some(Problem::NotReady) => {
-            (Some(format!("{again} ({share})")), None)
+    let base = finding.subject.cost_base;
+    let kind = Problem::of(finding);
+    // Of a slow receiver and of retransmissions it is the share of these.
+    let of_again = matches!(kind, Some(Problem::NotReady | Problem::Retransmission));
+    let lost =
+        if [ids::LOSS_BEFORE_TAP, ids::LOSS_BETWEEN_TAPS].contains(&finding.id) { " lost" } else { "" };
+    let ratio = impact.packets_ratio.map(|ratio| units::ratio(Some(ratio)));
+    let again = impact.retransmissions.filter(|n| *n > 0);
+    let (share, again) = match (ratio, again.map(|n| plural(n, "retransmission"))) {
+        (Some(ratio), Some(again)) if of_again => {
+            (None, Some(format!("{at_least}{ratio} of {packets} sent again ({again})")))
         }
-        both => both,
+        (ratio, words) => {
+            let part = again.zip(base).and_then(|(n, base)| part(n, base.packets));
+            let words = words.map(|words| match part {
+                Some(part) => format!("{part} of packets sent again ({words})"),
+                None => words,
+            });
+            (ratio.map(|ratio| format!("{at_least}{ratio} of {packets}{lost}")), words)
+        }
     };
-    let parts = [
-        share,
-        again,
-        impact.goodput_lost_bytes.map(|n| format!("{} of goodput lost", units::bytes(n))),
-        impact.time_lost_ns.map(|ns| format!("{} {}", units::duration(ns), time_lost(finding.id))),
-        job_delay(finding),
-        refused(finding),
-        moved(finding),
-    ];
+    let goodput = impact.goodput_lost_bytes.map(|n| {
+        let sent = base.filter(|base| base.payload_bytes >= n);
+        let of =
+            sent.map_or_else(String::new, |base| format!(" of {} sent", units::bytes(base.payload_bytes)));
+        format!("{} of goodput lost{of}", units::bytes(n))
+    });
+    let time = impact.time_lost_ns.map(|ns| {
+        let words = format!("{} {}", units::duration(ns), time_lost(finding.id));
+        match base.and_then(|base| Some((part(ns, base.flows_ns)?, base.flows))) {
+            Some((part, flows)) => format!("{words} ({part} of the time of {})", plural(flows, "flow")),
+            None => words,
+        }
+    });
+    let parts = [again, share, goodput, time, job_delay(finding), refused(finding), moved(finding)];
     listed(parts, NEXT)
+}
+
+/// A part in percent; `None` where it is more than the whole, and so not of that.
+fn part(n: u64, of: u64) -> Option<String> {
+    (n <= of && of > 0).then(|| units::ratio(Some(numbers::share(n, of))))
 }
 
 /// What the lost time of a finding is: of one step, host, queue pair or port after another, or of queue pairs that wait
@@ -254,9 +279,13 @@ fn time_lost(id: &str) -> &'static str {
 
 /// Load that balancing would move from the busiest link to its peers.
 fn moved(finding: &Finding) -> Option<String> {
-    let Excess { bytes, ratio } = finding.subject.excess?;
-    let (ratio, bytes) = (units::ratio(Some(ratio)), units::bytes(bytes));
-    Some(format!("{ratio} of the links' bytes ({bytes}) beyond an even share"))
+    let Excess { bytes, ratio, busiest_ratio } = finding.subject.excess?;
+    let [ratio, busiest] = [ratio, busiest_ratio].map(|ratio| units::ratio(Some(ratio)));
+    let flows = finding.subject.of_flows.map_or_else(String::new, |all| {
+        format!("{} of {} and ", units::count(finding.flow_count()), plural(all, "data flow"))
+    });
+    let bytes = units::bytes(bytes);
+    Some(format!("{flows}{busiest} of the bytes on the busiest link, {ratio} ({bytes}) beyond an even share"))
 }
 
 /// The effect of a fatal NAK on the queue pairs that it goes to. The number of their outstanding requests is not known.
@@ -299,6 +328,11 @@ fn by_link(links: &Evidence, bytes: &Evidence) -> String {
 
 fn is_straggler(finding: &Finding) -> bool {
     finding.id == super::checks::step::STRAGGLER.id
+}
+
+/// True if only the neighbour of a straggler is known, which may be it or wait for it.
+fn is_not_visible(finding: &Finding) -> bool {
+    is_straggler(finding) && finding.evidence.get("kind").is_some_and(|kind| kind.value == "upstream")
 }
 
 /// Steps that wait for a straggler, of those of that time and of the run: `12 of 15, 30 in the run`.
@@ -470,13 +504,51 @@ mod tests {
                 "delay, share of a step 43.3 % · steps delayed by it 12 of 15, 30 in the run · the others wait for 10.0.0.3"
             )
         );
+        one.evidence.insert(Evidence::declared(one.id, "kind", serde_json::json!("upstream")));
+        assert!(
+            evidence(&one).unwrap().ends_with(" · data comes late from 10.0.0.3"),
+            "{:?}",
+            evidence(&one)
+        );
+    }
+
+    #[test]
+    fn an_impact_begins_with_what_is_sent_again_and_names_the_base_of_each_figure() {
+        let mut one = Finding::new("loss.before_tap", Severity::Warning, String::new());
+        one.impact = Impact {
+            packets_ratio: Some(0.0099),
+            retransmissions: Some(3_911),
+            goodput_lost_bytes: Some(4_000_000),
+            time_lost_ns: Some(SECOND),
+        };
+        one.subject.is_lower_bound = true;
+        one.subject.cost_base = Some(crate::findings::CostBase {
+            packets: 9_078,
+            payload_bytes: 9_310_000,
+            flows: 4,
+            flows_ns: 4 * SECOND,
+        });
+        assert_eq!(
+            impact(&one).as_deref(),
+            Some(
+                "43.1 % of packets sent again (3,911 retransmissions) · at least 0.99 % of the run's packets lost · \
+                 4.00 MB of goodput lost of 9.31 MB sent · \
+                 1.00 s wait time, summed over QPs (25.0 % of the time of 4 flows)"
+            )
+        );
+        // An impact of other findings, too, is no part of it.
+        one.impact.retransmissions = Some(10_000);
+        assert!(impact(&one).unwrap().starts_with("10,000 retransmissions · "), "{:?}", impact(&one));
     }
 
     #[test]
     fn a_slow_receiver_says_what_its_share_is_of() {
         let mut one = Finding::new("rnr.slow_receiver", Severity::Warning, String::new());
         one.impact = Impact { packets_ratio: Some(0.826), retransmissions: Some(57), ..Impact::default() };
-        assert_eq!(impact(&one).as_deref(), Some("57 retransmissions (82.6 % of the run's packets)"));
+        assert_eq!(
+            impact(&one).as_deref(),
+            Some("82.6 % of the run's packets sent again (57 retransmissions)")
+        );
     }
 
     #[test]

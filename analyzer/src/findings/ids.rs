@@ -8,6 +8,7 @@ pub(super) const CONFIG_LOSSLESS: &str = "config.lossless";
 pub(super) const DEVICE_DISCARDS: &str = "device.discards";
 pub(super) const DEVICE_LINK_ERRORS: &str = "device.link_errors";
 pub(super) const ECN_CONGESTION: &str = "ecn.congestion";
+pub(super) const ECN_NO_CNP: &str = "ecn.no_cnp";
 pub(super) const ENTROPY_LOW: &str = "entropy.low";
 pub(super) const ICRC_ERRORS: &str = "icrc.errors";
 pub(super) const LINKS_CONGESTED_ONE_OF: &str = "links.congested_one_of";

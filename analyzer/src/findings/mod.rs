@@ -65,7 +65,7 @@ pub use place::{Hop, Place};
 pub use problem::Problem;
 pub use relate::causality::can_cause;
 pub use silence::Silences;
-pub use subject::{Compared, Excess, LocalQp, StepDelay, Subject};
+pub use subject::{Compared, CostBase, Excess, LocalQp, StepDelay, Subject};
 pub use verdict::{Health, Verdict};
 pub use when::DataEnd;
 

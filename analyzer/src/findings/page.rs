@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::catalog::{entries, limits_of};
 use super::checks::died;
 use super::relate::causality;
-use super::{Entry, FAMILIES, Family, Finding, bound, order, period, verdict};
+use super::{Entry, FAMILIES, Family, Finding, bound, order, period, raise, verdict};
 use crate::entity::interval;
 use crate::metrics;
 use crate::util::definition::Definition;
@@ -33,12 +33,13 @@ pub fn markdown() -> String {
 }
 
 /// Definitions of findings.
-const OWN: [&[Definition]; 8] = [
+const OWN: [&[Definition]; 9] = [
     interval::DEFINITIONS,
     order::DEFINITIONS,
     causality::DEFINITIONS,
     bound::DEFINITIONS,
     period::DEFINITIONS,
+    raise::DEFINITIONS,
     verdict::DEFINITIONS,
     died::DEFINITIONS,
     died::OF_STOPPED,

@@ -1,7 +1,7 @@
 //! Periods of findings: the times of signals in flows, and the figures of one episode.
 
 use crate::analysis::{Facts, Flow, Loss};
-use crate::findings::{Episode, Impact};
+use crate::findings::{CostBase, Episode, Impact};
 use crate::metrics::loss::signal_intervals::{EPISODE_GAP_NS, Mark, Signal, between};
 use crate::util::definition::definitions;
 
@@ -342,6 +342,23 @@ pub(super) struct Cost<'a> {
     pub(super) signal: Signal,
     /// Kinds of lost time; they overlap, so the largest of a flow counts.
     pub(super) waits: &'a [Wait],
+}
+
+/// What the impact of retransmissions in these flows in a period is a part of.
+pub(super) fn cost_base<'a>(
+    facts: &Facts,
+    period: &Period,
+    flows: impl IntoIterator<Item = &'a Flow>,
+) -> CostBase {
+    let mut base = CostBase::default();
+    for flow in flows {
+        let packets = period.all_packets(facts, [flow]);
+        base.packets += packets;
+        base.payload_bytes += scaled(packets, flow.payload_bytes, flow.packets);
+        base.flows += 1;
+        base.flows_ns += period.lifetime_ns(flow);
+    }
+    base
 }
 
 /// Impact of the retransmissions in these flows in a period.

@@ -60,8 +60,10 @@ problems! {
         "incast: many senders to one receiver at the same time";
     Congestion: "CE", "CONGESTION",
         "CE-marked data: a queue on the path is above its ECN threshold";
+    NoCnp: "CNP0", "NO CNP",
+        "no CNPs from a receiver of CE-marked data: its senders do not slow down";
     Notification: "CNP", "CNP",
-        "CNPs missing, unexpected, or ECN not in use";
+        "unexpected CNPs, or ECN not in use";
     Latency: "SLOW", "LATENCY",
         "long tail of request latency";
     Hashing: "ECMP", "ECMP HASHING",

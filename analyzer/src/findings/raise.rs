@@ -4,9 +4,16 @@ use serde_json::Value;
 
 use super::command::{Command, Means};
 use super::dedup::{Name, name};
-use super::{End, Entry, Episode, Evidence, Finding, Impact, Place, Severity, Step, Subject, Unit};
+use super::{CostBase, End, Entry, Episode, Evidence, Finding, Impact, Place, Severity, Step, Subject, Unit};
 use crate::analysis::{Flow, FlowId};
+use crate::util::definition::definitions;
 use crate::util::map::Set;
+
+definitions! {
+    ALIKE: f64 = 0.9,
+        "Minimum figure of the least affected flow over that of the most affected, for none to be the worst",
+        "Flows that share a fault differ by a few percent by chance";
+}
 
 /// Maximum number of flows listed in a finding; their total is in the evidence as `flows`.
 pub(super) const MAX_FLOWS: usize = 16;
@@ -110,6 +117,22 @@ impl Raise {
         self
     }
 
+    /// Sets what its impact is a part of.
+    pub(super) fn of_cost(mut self, base: CostBase) -> Self {
+        self.finding.subject.cost_base = Some(base);
+        self
+    }
+
+    /// Says whether flows with these figures are affected alike.
+    pub(super) fn alike(mut self, figures: impl IntoIterator<Item = f64>) -> Self {
+        let (mut count, mut least, mut most) = (0, f64::MAX, 0.0_f64);
+        for figure in figures {
+            (count, least, most) = (count + 1, least.min(figure), most.max(figure));
+        }
+        self.finding.subject.is_alike = count > 1 && least >= ALIKE * most;
+        self
+    }
+
     /// Excludes kinds that this finding cannot cause, although its kind may.
     pub(super) fn no_cause_of(mut self, ids: &'static [&'static str]) -> Self {
         self.finding.no_cause_of = ids;
@@ -193,5 +216,23 @@ impl Raise {
             self.finding.caveats.push(self.caveat.to_owned());
         }
         found.push(self.finding);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_are_alike_within_a_tenth() {
+        let entry = crate::findings::entry("ecn.congestion").unwrap();
+        let alike = |figures: &[f64]| {
+            let raise = Raise::new(entry, Severity::Warning, String::new());
+            raise.alike(figures.iter().copied()).finding.subject.is_alike
+        };
+        assert!(alike(&[0.994, 0.993, 0.99]));
+        assert!(alike(&[0.1, 0.09]));
+        assert!(!alike(&[0.1, 0.089]));
+        assert!(!alike(&[0.5]), "one alone is like no other");
     }
 }

@@ -51,8 +51,14 @@ pub struct Subject {
     pub step_cost_ns: Option<u64>,
     /// Its upper bound of the time added to the steps of a job.
     pub step_delay: Option<StepDelay>,
+    /// Its flows are affected alike: none of them is the worst.
+    pub is_alike: bool,
+    /// Data flows of all links that it compares. Unit: flows.
+    pub of_flows: Option<u64>,
     /// What the busiest link carries beyond an even share.
     pub excess: Option<Excess>,
+    /// What the retransmissions, the repeated payload and the waits of its impact are a part of.
+    pub cost_base: Option<CostBase>,
     /// Time of the death of a queue pair, Unix ns.
     pub died_ns: Option<u64>,
     /// Number of findings that it joins; `None`: it is one of its own.
@@ -88,6 +94,19 @@ pub struct StepDelay {
     pub steps: u64,
 }
 
+/// All that the flows of an impact sent, and their lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CostBase {
+    /// Packets, retransmissions included.
+    pub packets: u64,
+    /// Their payload, in bytes.
+    pub payload_bytes: u64,
+    /// Number of flows.
+    pub flows: u64,
+    /// Sum of their lives, in nanoseconds.
+    pub flows_ns: u64,
+}
+
 /// Load beyond an even share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Excess {
@@ -95,6 +114,8 @@ pub struct Excess {
     pub bytes: u64,
     /// Share of the bytes of all links.
     pub ratio: f64,
+    /// The busiest link's own share of them.
+    pub busiest_ratio: f64,
 }
 
 impl Finding {
@@ -220,10 +241,15 @@ impl Raise {
         let most = bytes.iter().copied().max().unwrap_or(0);
         let excess = most.saturating_sub(sum / (bytes.len() as u64).max(1));
         let ratio = (sum > 0).then(|| share(excess, sum));
-        self.evidence("bytes", bytes)
-            .evidence("excess_bytes", excess)
-            .evidence("excess_ratio", ratio)
-            .about(|subject| subject.excess = ratio.map(|ratio| Excess { bytes: excess, ratio }))
+        let busiest_ratio = share(most, sum);
+        self.evidence("bytes", bytes).evidence("excess_bytes", excess).evidence("excess_ratio", ratio).about(
+            |subject| subject.excess = ratio.map(|ratio| Excess { bytes: excess, ratio, busiest_ratio }),
+        )
+    }
+
+    /// Sets the number of data flows on all links that it compares.
+    pub(super) fn of_flows(self, count: Option<u64>) -> Self {
+        self.evidence("of_flows", count).about(|subject| subject.of_flows = count)
     }
 
     /// Says whether it is certain.
@@ -394,6 +420,8 @@ impl Subject {
         let signal = |name: &str| LinkSignal::ALL.into_iter().find(|signal| signal.name() == name);
         let delay = |(ns, steps)| StepDelay { ns, steps };
         let ratio = value("excess_ratio").and_then(Value::as_f64);
+        let loads = || list("bytes").filter_map(Value::as_u64);
+        let busiest_ratio = share(loads().max().unwrap_or(0), loads().sum());
         Self {
             queue_pairs: numbers.into_iter().map(qp).collect(),
             ports: port.into_iter().collect(),
@@ -414,7 +442,14 @@ impl Subject {
             downstream: None,
             step_cost_ns: count("behind_ns").or_else(|| count("p99_ns")),
             step_delay: count("felt_ns").zip(count("felt_steps")).map(delay),
-            excess: count("excess_bytes").zip(ratio).map(|(bytes, ratio)| Excess { bytes, ratio }),
+            cost_base: None,
+            is_alike: false,
+            of_flows: count("of_flows"),
+            excess: count("excess_bytes").zip(ratio).map(|(bytes, ratio)| Excess {
+                bytes,
+                ratio,
+                busiest_ratio,
+            }),
             died_ns: count("died_ns"),
             joined: count("findings"),
         }

@@ -17,7 +17,7 @@ definitions! {
         "Maximum packets of a capture, exclusive, that are too few for a healthy verdict without reserve",
         "At loss.critical_ratio, fewer packets have fewer loss episodes than loss.episodes";
     SILENT_NS: u64 = 10_000_000_000,
-        "Minimum silence of all flows at the end of the data that it mentions",
+        "Minimum silence of all flows at the end of the data that the sentence mentions, in nanoseconds",
         "As the event IDLE: the pauses of a job between its steps are shorter, and one that hangs sends nothing any more";
 }
 

@@ -19,9 +19,9 @@ pub const NAK: About = &[Problem::Refused, Problem::Loss, Problem::NotReady];
 /// RNR NAKs.
 pub const RNR: About = &[Problem::NotReady];
 /// CE marks.
-pub const CE: About = &[Problem::Congestion, Problem::Incast, Problem::Notification];
+pub const CE: About = &[Problem::Congestion, Problem::Incast, Problem::NoCnp, Problem::Notification];
 /// CNPs.
-pub const CNP: About = &[Problem::Notification, Problem::Congestion];
+pub const CNP: About = &[Problem::NoCnp, Problem::Notification, Problem::Congestion];
 /// Tails of latency.
 pub const LATENCY: About = &[Problem::Latency];
 /// Pauses.

@@ -260,7 +260,7 @@ impl StepStraggler {
             "starts_late" => format!("Straggler {host}: starts {time} late"),
             "slow_transfer" => format!("Slow transfer {host} → {}: {time} longer", self.dst),
             "pauses" => format!("Straggler {host}: pauses for {time}"),
-            _ => format!("Straggler at or upstream of {host}: {time} delay"),
+            _ => format!("Straggler not visible: {} waits for {host}, {time}", self.dst),
         };
         format!("{what} in {} of {} steps", self.steps, self.of_steps)
     }

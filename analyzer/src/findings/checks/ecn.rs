@@ -32,7 +32,7 @@ pub(super) const FAMILY: Family = Family {
 pub(super) const CONGESTION: Entry = Entry {
     id: ids::ECN_CONGESTION,
     rank: 310,
-    causes: &[ids::BURST_INCAST],
+    causes: &[ids::BURST_INCAST, ids::ECN_NO_CNP],
     measure: Some(Measure::ratio("ce_ratio")),
     title: "ECN congestion",
     meaning: "Switches on the path queue beyond their ECN marking threshold and mark packets CE. The receivers answer with CNPs and the senders reduce their rate: \
@@ -57,7 +57,7 @@ pub(super) const CONGESTION: Entry = Entry {
     ..Entry::of(Problem::Congestion)
 };
 const NO_CNP: Entry = Entry {
-    id: "ecn.no_cnp",
+    id: ids::ECN_NO_CNP,
     rank: 320,
     measure: Some(Measure { name: "receivers", unit: Unit::Count, better: Better::Less }),
     title: "CE-marked packets are not answered with CNPs",
@@ -71,7 +71,7 @@ const NO_CNP: Entry = Entry {
                switch.</eth> np_cnp_sent and np_ecn_marked_roce_packets in hw_counters show whether the NIC sends CNPs.",
     caveat: "Soft-RoCE (rxe) never sends CNPs. CNPs have a source port of their own, so with several uplinks they may return over one that is not captured. DCQCN \
                is not the only congestion control: HPCC, Swift and NIC-specific algorithms need no CNPs.",
-    ..Entry::of(Problem::Notification)
+    ..Entry::of(Problem::NoCnp)
 };
 const NOT_CAPABLE: Entry = Entry {
     id: "ecn.not_capable",
@@ -280,6 +280,7 @@ fn congestion(input: &Input<'_>, seen: &LinkShare<Evaluated<Congested<'_>>>, fou
         .evidence("rate_before_cnp_bps", reaction.and_then(|cnp| cnp.rate_before_bps))
         .evidence("rate_after_cnp_bps", reaction.and_then(|cnp| cnp.rate_after_bps))
         .flows(flows())
+        .alike(congested.flows.iter().map(|one| share(one.ce, one.capable)))
         .place(place)
         .ends(requester, responder)
         .impact(Impact { packets_ratio: Some(ratio), ..Impact::default() })
@@ -393,18 +394,16 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
     let Some(judged) = judged else { return };
     let silent = &judged.what;
     let Some((most, receiver)) = silent.first() else { return };
-    let diagnosis = format!(
-        "{most} sends no CNPs: {} {}-marked packets received",
-        units::count(receiver.ce),
-        input.facts.mark()
-    );
+    let diagnosis =
+        format!("{most} sends no CNPs: {} {}-marked packets", units::count(receiver.ce), input.facts.mark());
     let others = more(silent.len() as u64 - 1, "receiver");
+    let effect = ", senders do not slow down".to_owned();
     let all: Vec<&Flow> = silent.iter().flat_map(|(_, receiver)| receiver.flows.iter().copied()).collect();
     let first = receiver.flows.first();
     let place = first.map(|flow| Place::of(input, flow).hop(Hop::Responder)).unwrap_or_default();
     let (requester, responder) = ends::of_data(input, receiver.flows.iter().copied());
     let there = first.map(|flow| Commands::at(input, flow, *most));
-    Raise::new(&NO_CNP, Severity::Warning, title(diagnosis, [others]))
+    Raise::new(&NO_CNP, Severity::Warning, title(diagnosis, [others, effect]))
         .evidence("receivers", silent.len() as u64)
         .evidence("ce_packets", receiver.ce)
         .evidence("marked_ns", receiver.marked_ns)
@@ -412,6 +411,7 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("cnp_packets", 0)
         .last_seen(all.iter().filter_map(|flow| last_mark(flow)).max())
         .dated(judged.dated())
+        .alike(all.iter().map(|flow| share(flow.ecn_data.ce, flow.ecn_data.capable())))
         .flows(all)
         .place(place)
         .ends(requester, responder)
@@ -492,6 +492,24 @@ mod tests {
         assert_eq!(seen(vec![5, 0, 3, 0, 0, 0], 60), Some(START + 3 * SECOND));
         assert_eq!(seen(vec![5, 0, 3, 0, 0, 0], 2), Some(START + 2 * SECOND));
         assert_eq!(seen(vec![0; 6], 60), Some(START + 60 * SECOND), "no history of marks: its flows' end");
+    }
+
+    /// Nobody slows down: that is what to change first.
+    #[test]
+    fn congestion_is_an_effect_of_missing_cnps() {
+        use crate::findings::Problem;
+        let last_ns = START + SECOND;
+        let data = Stats { ecn_data: [0, 0, 4_000, 1_000], last_ns, ..stats(50_000, 5_000, 5_000_000) };
+        let answers = Stats { acks: 100, last_ns, ..stats(50_000, 100, 6_000) };
+        let flows =
+            vec![(key(0, "10.0.0.1", "10.0.0.2", 5), data), (key(0, "10.0.0.2", "10.0.0.1", 6), answers)];
+        let all = found(&sample(vec![link("eth0", None)], flows), &Options::default());
+        let of = |id: &str| all.iter().find(|one| one.id == id).unwrap();
+        let silent = of("ecn.no_cnp");
+        assert_eq!(silent.title, "10.0.0.2 sends no CNPs: 1,000 CE-marked packets, senders do not slow down");
+        assert_eq!(Problem::of(silent).map(Problem::badge), Some("NO CNP"));
+        assert_eq!(of("ecn.congestion").causes, ["ecn.no_cnp"]);
+        assert_eq!(silent.effects, ["ecn.congestion"]);
     }
 
     /// The marks of one queue are spread over all queue pairs of a job.

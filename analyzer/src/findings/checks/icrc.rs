@@ -50,8 +50,8 @@ pub(super) const ERRORS: Entry = Entry {
                Flows, senders and links of which nearly all packets are wrong (the share `icrc.always` of at least `icrc.always_packets`) are reported separately, as info, and so are fewer \
                packets that are all wrong: there the sender's NIC fills in the ICRC downstream of the capture, or a device on the path rewrites addresses, ports or the IP identification.",
     advice: "Narrow down the location with a second tap: the faulty device is between a tap where the packets are correct and one where they are wrong. Check its \
-               memory error and FCS counters (of cut-through switches also the upstream ports) and replace it. On the receiver, rx_icrc_encapsulated and \
-               rx_roce_errors count the same packets.",
+               memory error and FCS counters (of cut-through switches also the upstream ports) and replace it. On the receiver, rx_icrc_encapsulated counts \
+               the same packets (mlx5).",
     caveat: "Address translation breaks the ICRC of all packets that pass it.",
     ..Entry::of(Problem::Icrc)
 };
@@ -201,7 +201,11 @@ fn corruption(input: &Input<'_>, on_link: &[&Flow], one: Corrupt<'_>, found: &mu
     );
     let share = format!(" ({})", units::ratio(Some(ratio)));
     let (requester, responder) = ends::of_data(input, damaged.iter().copied());
-    let at = damaged.first().map(|flow| Commands::near(input, flow, flow.dst));
+    let first = damaged.first().copied();
+    let host = |of: fn(&Flow) -> Address, other: &str| {
+        first.map_or_else(|| other.to_owned(), |flow| of(flow).to_string())
+    };
+    let (sender, receiver) = (host(|flow| flow.src, "the senders"), host(|flow| flow.dst, "the receivers"));
     let severity = limits.severity(bad, ratio);
     Raise::new(&ERRORS, severity, title(diagnosis, [share]))
         .evidence("bad", bad)
@@ -215,13 +219,20 @@ fn corruption(input: &Input<'_>, on_link: &[&Flow], one: Corrupt<'_>, found: &mu
         .impact(Impact { packets_ratio: Some(ratio), ..Impact::default() })
         .owns(if explains_loss(on_link) { &[ids::LOSS_AFTER_TAP] } else { &[] })
         .step(
-            "Capture at a second point to find the device between a correct and a wrong ICRC.",
+            format!("Capture nearer to {sender}, too: what damages packets is between a tap with correct ICRCs and one with wrong ones."),
             ByHand::Elsewhere,
         )
-        .step("Check its memory error, parity and FCS counters.", at.and_then(Commands::nic_counters))
         .step(
-            "Count rx_icrc_encapsulated and rx_roce_errors on the receiving NIC.",
-            at.and_then(Commands::rdma_counters),
+            format!("Check FCS, FEC and memory (parity, ECC) errors of the switches between {sender} and this tap."),
+            ByHand::Switch,
+        )
+        .step(
+            format!("Check NIC, PCIe and memory errors of {sender}."),
+            first.and_then(|flow| Commands::at(input, flow, flow.src).kernel_log()),
+        )
+        .step(
+            format!("On {receiver}, compare rx_icrc_encapsulated (mlx5): damage downstream of this tap adds to it."),
+            first.and_then(|flow| Commands::at(input, flow, flow.dst).rdma_counters()),
         )
         .into(found);
 }
@@ -279,6 +290,27 @@ mod tests {
             found_on(&facts, "icrc.errors").unwrap().owns
         };
         assert_eq!((owns(1), owns(2)), (&[][..], &["loss.after_tap"][..]));
+    }
+
+    /// The sender and the path to the tap are searched, not the receiver behind it.
+    #[test]
+    fn steps_against_corruption_are_taken_upstream_of_the_tap() {
+        let mut facts = Facts::of(&everything(), &Options::default());
+        let wrong = IcrcErrors { packets: 10, at_ns: (1, 2) };
+        let icrc = Checked { checked: 1_000, wrong: wrong.into(), unchecked: 0 };
+        facts.flows.truncate(1);
+        let flow = &mut facts.flows[0];
+        flow.icrc = Some(icrc.clone()).into();
+        flow.direction = None;
+        let (src, dst, name) = (flow.src, flow.dst, flow.link.clone());
+        facts.links.truncate(1);
+        (facts.links[0].name, facts.links[0].direction) = (name.as_str().to_owned(), None);
+        facts.links[0].icrc = Some(icrc.into());
+        facts.source.kind = crate::analysis::InputKind::Replay;
+        let found = found_on(&facts, "icrc.errors").unwrap();
+        let of = |at: usize| (found.steps[at].text.as_str(), found.steps[at].host);
+        assert!(of(1).0.ends_with(&format!("between {src} and this tap.")), "{:?}", of(1));
+        assert_eq!((of(2).1, of(3).1), (Some(src), Some(dst)), "{:?}", found.steps);
     }
 
     /// Packets of a flow, wrong and checked, on one link that has more of both: of retired flows.

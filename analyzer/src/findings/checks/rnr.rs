@@ -9,7 +9,7 @@ use crate::analysis::Flow;
 use crate::findings::dedup::deduplicated;
 use crate::findings::ids;
 use crate::findings::not_evaluated::is_not_evaluated;
-use crate::findings::period::{Cost, Evaluated, Period, Wait, impact, latest, run, timed};
+use crate::findings::period::{Cost, Evaluated, Period, Wait, cost_base, impact, latest, run, timed};
 use crate::findings::title::title;
 use crate::findings::{
     ByHand, Commands, Entry, Family, Finding, Hop, Impact, Input, Measure, Place, Problem, Raise, Severity,
@@ -166,10 +166,9 @@ fn raise(
     let refusing = |flow: &&Flow| period.count(flow, Signal::RnrNak, flow.rnr_naks_dedup()) > 0;
     let place = Place::of_several(input, flows.iter().copied().filter(refusing));
     let first = flows.iter().min_by_key(|flow| (&flow.link, flow.dst, flow.dest_qp));
-    let there = first.map(|flow| Commands::at(input, flow, host));
     let (requester, responder) = ends::of_answers(input, flows.iter().copied());
     let who = responder.as_ref().map_or_else(|| host.to_string(), ToString::to_string);
-    Raise::new(&SLOW, Severity::Warning, title(diagnosis, [share, from]))
+    let raise = Raise::new(&SLOW, Severity::Warning, title(diagnosis, [share, from]))
         .evidence("rnr_naks", *naks)
         .evidence("rnr_ratio", *ratio)
         .evidence("packets", *packets)
@@ -179,18 +178,30 @@ fn raise(
         .place(place.hop(Hop::Responder))
         .ends(requester, responder)
         .impact(Impact { packets_ratio, retransmissions, ..cost })
+        .of_cost(cost_base(input.facts, period, again.iter().map(|(flow, _)| *flow)))
+        .episodes(episodes_of(judged, flows, |last| last.rnr));
+    steps(input, raise, host, first.copied(), &who).into(found);
+}
+
+/// Adds the steps; `first`: a flow of the receiver's answers, `who`: the receiver with its process.
+fn steps(input: &Input<'_>, raise: Raise, host: Address, first: Option<&Flow>, who: &str) -> Raise {
+    let there = first.map(|flow| Commands::at(input, flow, host));
+    let sender = first.map_or_else(|| "the senders".to_owned(), |flow| flow.dst.to_string());
+    raise
         .step(
             format!("Check CPU load, pinning and NUMA node of the receiving process: {who}."),
             there.and_then(Commands::threads),
         )
         .step(
-            "Count RNR events: out_of_buffer on the receiving NIC, rnr_nak_retry_err on the sending one.",
+            format!("On {host}, check that out_of_buffer grows: messages found no receive buffer."),
             there.and_then(Commands::rdma_counters),
+        )
+        .step(
+            format!("On {sender}, check rnr_nak_retry_err: queue pairs that gave up after RNR NAKs."),
+            first.and_then(|flow| Commands::at(input, flow, flow.dst).rdma_counters()),
         )
         .step("Post more receive buffers in the application, or post them earlier.", ByHand::Job)
         .step("Keep rnr_retry at 7 (unlimited), so that connections survive until it is fixed.", ByHand::Job)
-        .episodes(episodes_of(judged, flows, |last| last.rnr))
-        .into(found);
 }
 
 /// Retransmissions to each host after its RNR NAKs; `None` if some flow to it could not be followed.
@@ -231,5 +242,9 @@ mod tests {
         assert_eq!(one.place.links, ["rail0", "rail1"]);
         assert_eq!((&one.place, &one.steps, one.key()), (&other.place, &other.steps, other.key()));
         assert_eq!(slow([20, 0]).place.link.as_deref(), Some("rail0"));
+        // Each counter on the host that has it.
+        let on = |counter: &str| one.steps.iter().find(|step| step.text.contains(counter)).unwrap();
+        assert!(on("out_of_buffer").text.starts_with("On 10.0.0.2, "), "{:?}", one.steps);
+        assert!(on("rnr_nak_retry_err").text.starts_with("On 10.0.0.1, "), "{:?}", one.steps);
     }
 }

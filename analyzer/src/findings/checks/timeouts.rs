@@ -12,7 +12,9 @@ use crate::findings::command::ethernet;
 use crate::findings::dedup::{Name, deduplicated, name};
 use crate::findings::ids;
 use crate::findings::not_evaluated::flows_not_evaluated;
-use crate::findings::period::{Cost, Evaluated, Period, Wait, impact, latest, periods, run, timed};
+use crate::findings::period::{
+    Cost, Evaluated, Period, Wait, cost_base, impact, latest, periods, run, timed,
+};
 use crate::findings::title::{more, pair, title};
 use crate::findings::{
     ByHand, Commands, Entry, Family, Finding, Input, Measure, Place, Problem, Raise, RequiredData, Severity,
@@ -324,7 +326,6 @@ fn raise(input: &Input<'_>, judged: &Evaluated<Vec<TimedOut<'_>>>, found: &mut V
     let parts =
         [pair(worst.flow.src, worst.flow.dst), one(format!(" QP {}", worst.flow.dest_qp)), qps, longer];
     let (requester, responder) = ends::of_data(input, flows());
-    let src = worst.flow.src;
     let here = Commands::near(input, worst.flow, worst.flow.src);
     let reordered = found.iter().any(is_explained);
     let cost = Cost { ratio: None, signal: Signal::RetransmittedAfterTimeout, waits: &[Wait::Timeout] };
@@ -344,6 +345,7 @@ fn raise(input: &Input<'_>, judged: &Evaluated<Vec<TimedOut<'_>>>, found: &mut V
         .place(Place::of_all(input, flows()))
         .ends(requester, responder)
         .impact(impact(period, flows(), &cost))
+        .of_cost(cost_base(input.facts, period, flows()))
         .episodes(episodes.clone())
         .of_all_episodes(&["shortest_ns", "longest_ns"])
         .owns(if reordered { &[] } else { &[ids::RETRY_STORM] })
@@ -355,7 +357,7 @@ fn raise(input: &Input<'_>, judged: &Evaluated<Vec<TimedOut<'_>>>, found: &mut V
         )
         .step(
             "Compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 µs × 2^n) with the latency.",
-            Commands::near(input, worst.flow, src).nccl_settings(),
+            here.nccl_settings(),
         )
         .into(found);
 }

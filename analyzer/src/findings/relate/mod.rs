@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::catalog::entry;
 use super::index::Name;
-use super::{Finding, Impact};
+use super::{CostBase, Finding, Impact, Subject};
 use crate::sample::Address;
 use crate::util::map::Map;
 use causality::met;
@@ -50,8 +50,8 @@ pub(super) fn relate(found: &mut [Finding], peer: impl Fn(&Name) -> Option<u32>)
             continue;
         }
         let cost = found[*effect].impact;
-        let timeouts = found[*effect].subject.timeouts;
-        found[*owner].bear(&cost, timeouts);
+        let Subject { timeouts, cost_base, .. } = found[*effect].subject;
+        found[*owner].bear(&cost, cost_base, timeouts);
     }
     let owner_of: Map<usize, usize> = owned.iter().map(|(owner, effect)| (*effect, *owner)).collect();
     for (mut owner, effect) in owned {
@@ -104,8 +104,11 @@ fn claimed(found: &[Finding], hosts: &[BTreeSet<(Address, Address)>]) -> Claimed
 
 impl Finding {
     /// Takes over the cost of an owned finding. The two overlap, so the larger figure counts.
-    fn bear(&mut self, cost: &Impact, timeouts: Option<u64>) {
+    fn bear(&mut self, cost: &Impact, base: Option<CostBase>, timeouts: Option<u64>) {
         let own = &mut self.impact;
+        if cost.retransmissions > own.retransmissions {
+            self.subject.cost_base = base;
+        }
         own.retransmissions = own.retransmissions.max(cost.retransmissions);
         own.goodput_lost_bytes = own.goodput_lost_bytes.max(cost.goodput_lost_bytes);
         own.time_lost_ns = own.time_lost_ns.max(cost.time_lost_ns);

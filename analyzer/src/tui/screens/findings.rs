@@ -374,7 +374,7 @@ mod tests {
         for part in [
             " Where     upstream of rail0",
             " When      since 13:05:09 UTC, for 8.00 s, 2nd time in 8.00 s",
-            " Impact    0.70 % of packets · 47 retransmissions",
+            " Impact    47 retransmissions · 0.70 % of packets lost",
             " Do        1. Read the counters.",
             "    $ ethtool -S rail0",
             " Caveats   Reordering counts.",

@@ -79,7 +79,7 @@ impl Metric {
             Problem::Retransmission => Self::Retransmissions,
             Problem::Refused => Self::Naks,
             Problem::NotReady => Self::Rnr,
-            Problem::Congestion | Problem::Incast | Problem::Notification => Self::Ce,
+            Problem::Congestion | Problem::Incast | Problem::NoCnp | Problem::Notification => Self::Ce,
             Problem::Latency => Self::Latency,
             _ => Self::Rate,
         }

@@ -34,6 +34,7 @@ pub(super) const FAMILY: Family = Family {
         label("bytes_ratio", "share of the run's bytes", Unit::Ratio),
         label("excess_bytes", "bytes above an even share", Unit::Bytes),
         label("excess_ratio", "share of the links' bytes above an even share", Unit::Ratio),
+        label("of_flows", "data flows on all these links", Unit::Count),
         label("heaviest", "heaviest flows there", Unit::Text),
         label("heaviest_ratios", "their shares of the link's bytes", Unit::Ratio),
         label("weighted_by", "weight of a queue pair", Unit::Text),

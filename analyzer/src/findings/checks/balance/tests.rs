@@ -198,6 +198,14 @@ fn the_heaviest_flows_of_the_busiest_link_are_named() {
         serde_json::json!(["10.0.0.1 QP 5 → 10.0.0.2 QP 100", "10.0.0.1 → 10.0.0.3 QP 101"])
     );
     assert_eq!(finding.evidence["heaviest_ratios"], serde_json::json!([0.75, 0.25]), "of u0, not of both");
+    assert!(!finding.subject.is_alike);
+    assert_eq!((finding.flow_count(), finding.subject.of_flows), (2, Some(2)));
+    let impact = finding.fields(crate::findings::DataEnd::default());
+    let impact = impact.iter().find(|(label, _)| *label == "Impact").unwrap();
+    assert!(
+        impact.1.starts_with("2 of 2 data flows and 90.4 % of the bytes on the busiest link, "),
+        "{impact:?}"
+    );
     let words: Vec<_> = finding.measurements();
     assert!(
         words.iter().any(|(label, text)| label == "heaviest flows there"
@@ -394,7 +402,10 @@ fn load_that_is_uneven_now_is_known_after_two_seconds() {
     let lines = finding.fields(crate::findings::DataEnd::default());
     let line = |label| lines.iter().find(|(of, _)| *of == label).map(|(_, text)| text.as_str());
     assert_eq!(line("Where"), Some("u1, parallel to u0"));
-    assert_eq!(line("Impact"), Some("30.0 % of the links' bytes (1.23 MB) beyond an even share"));
+    assert_eq!(
+        line("Impact"),
+        Some("80.0 % of the bytes on the busiest link, 30.0 % (1.23 MB) beyond an even share")
+    );
     assert_eq!(finding.evidence["length_ns"], 2_048_000_000_u64);
     assert_eq!(finding.since_ns(), finding.evidence["since_ns"].as_u64());
     let steps = about(&in_steps(208..234, [400, 1600])).unwrap();

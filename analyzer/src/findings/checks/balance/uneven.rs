@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 
 use super::{LINKS_IMBALANCE, ends};
 use crate::analysis::{Flow, direction_name};
+use crate::findings::dedup::{Name, name};
 use crate::findings::order::OVER_NS;
 use crate::findings::period::Period;
 use crate::findings::title::{hosts, short, title};
 use crate::findings::{ByHand, Commands, End, Episode, Finding, Input, Place, Raise, Severity};
 use crate::sample::{Address, Direction};
+use crate::util::map::Set;
 use crate::util::numbers::share;
 
 /// Links or rails of which one carries more than its share, in one or both directions.
@@ -128,8 +130,21 @@ impl Uneven {
         heaviest
     }
 
+    /// Number of data flows on all of its links, of the run; `None` where its figures are those of a part of it.
+    fn of_flows(&self, input: &Input<'_>) -> Option<u64> {
+        let is_here = |flow: &&Flow| {
+            flow.payload_bytes > 0
+                && self.names.iter().any(|link| *link == *flow.link)
+                && self.direction.is_none_or(|way| flow.direction == Some(way))
+        };
+        let are_links = self.on.iter().all(|link| self.names.contains(link));
+        let all: Set<Name> = input.facts.flows.iter().filter(is_here).map(name).collect();
+        (self.whole && are_links).then_some(all.len() as u64)
+    }
+
     pub(super) fn into(self, input: &Input<'_>, other: Option<Self>, found: &mut Vec<Finding>) {
         let flows = self.heaviest(input);
+        let of_flows = self.of_flows(input);
         let (heaviest, ratios) = in_words(input, &flows).into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
         let Self {
             names,
@@ -155,6 +170,7 @@ impl Uneven {
                 own.last_ns = own.last_ns.max(other.last_ns);
             }
         }
+        let shares = flows.iter().filter(|(_, flow)| flow.payload_bytes > 0).map(|(bytes, _)| *bytes as f64);
         let with_data: Vec<&Flow> =
             flows.iter().map(|(_, flow)| *flow).filter(|flow| flow.payload_bytes > 0).collect();
         let (between, (requester, responder)) = hosts_of(input, &with_data);
@@ -168,6 +184,8 @@ impl Uneven {
             .titled(title(diagnosis, [between, more, way]))
             .place(place)
             .flows(with_data)
+            .alike(shares)
+            .of_flows(of_flows)
             .ends(requester, responder)
             .last_seen(input.facts.window.last_ns)
             .dated(episodes)

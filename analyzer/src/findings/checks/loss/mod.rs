@@ -20,7 +20,7 @@ use crate::analysis::{Episodes, Facts, Flow, Loss};
 use crate::findings::dedup::name;
 use crate::findings::ids;
 use crate::findings::not_evaluated::flows_not_evaluated;
-use crate::findings::period::{Cost, Period, Wait, all_of, impact, latest, periods, run, scaled};
+use crate::findings::period::{Cost, Period, Wait, all_of, cost_base, impact, latest, periods, run, scaled};
 use crate::findings::{
     Entry, Family, Finding, Hop, Input, Measure, Place, Problem, Raise, RequiredData, Severity, Unit, label,
     title,
@@ -543,6 +543,7 @@ fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, not_evaluated: u64, f
         .place(Place::links(input, links, first.direction).hop(side.hop()))
         .ends(requester, responder)
         .impact(impact(period, lossy(), &cost))
+        .of_cost(cost_base(input.facts, period, lossy()))
         .owns(if severity > Severity::Info { &[ids::RETRY_TIMEOUTS] } else { &[] })
         .episodes(judged.episodes.clone())
         .of_all_episodes(&["longest_ns", "largest"]);

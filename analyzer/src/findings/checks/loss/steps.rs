@@ -2,7 +2,7 @@
 
 use super::Side;
 use crate::analysis::Flow;
-use crate::findings::command::{class_of, priority};
+use crate::findings::command::{class_of, ethernet, is_best_effort, priority};
 use crate::findings::{ByHand, Commands, Input, Place, Raise};
 use crate::sample::Direction;
 use crate::util::units::plural;
@@ -48,13 +48,65 @@ pub(super) fn steps(
         ),
         ByHand::Switch,
     );
-    for (of, commands) in &ports {
-        let text = format!("Check that PFC is enabled for {} at every hop{of}.", class_of(flow));
+    raise = of_class(raise, flow, &ports, "at every hop");
+    raise.step(format!("Check port discards on {far}."), there.nic_counters())
+}
+
+/// Adds the steps about the priority of a flow, for each of these ports with its words. Traffic without a class of its
+/// own gets one: PFC on its priority would pause all other traffic, too.
+pub(super) fn of_class(mut raise: Raise, flow: &Flow, ports: &[(String, Commands<'_>)], at: &str) -> Raise {
+    if is_best_effort(flow) {
+        let ecn = if flow.ecn_data.capable() == 0 { ", ECN off" } else { "" };
+        raise = raise.step(
+            format!("RoCE runs as best effort (DSCP 0{ecn}): mark it with the DSCP of the fabric's lossless class, such as 26 (NCCL_IB_TC=106, cma_roce_tos)."),
+            ethernet(ByHand::Job),
+        );
+        for (of, commands) in ports {
+            let text = format!(
+                "Check that the NIC trusts the DSCP and maps it to the priority that has PFC{of}; enable no PFC on priority 0, which other traffic uses."
+            );
+            raise = raise.step(text, commands.qos());
+        }
+        return raise;
+    }
+    for (of, commands) in ports {
+        let text = format!("Check that PFC is enabled for {} {at}{of}.", class_of(flow));
         raise = raise.step(text, commands.pfc());
     }
-    for (of, commands) in &ports {
+    for (of, commands) in ports {
         let text = format!("Check trust mode and DSCP-to-priority mapping{of} (NCCL_IB_TC sets the DSCP).");
         raise = raise.step(text, commands.qos());
     }
-    raise.step(format!("Check port discards on {far}."), there.nic_counters())
+    raise
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::fixtures::everything;
+    use crate::analysis::{Ecn, Facts, Options};
+    use crate::findings::Severity;
+
+    /// PFC on the priority of all other traffic would pause that, too.
+    #[test]
+    fn best_effort_gets_a_class_before_pfc() {
+        let steps = |dscp: u8, ecn_data: Ecn| {
+            let facts = Facts::of(&everything(), &Options::default());
+            let flow = Flow { dscp: Some(dscp), pcp: None, ecn_data, ..facts.flows[0].clone() };
+            let ports = [(String::new(), Commands::of_host(flow.src))];
+            let mut found = Vec::new();
+            let raise = Raise::new(&super::super::UPSTREAM, Severity::Warning, String::new());
+            of_class(raise, &flow, &ports, "at every hop").into(&mut found);
+            found.remove(0).steps.into_iter().map(|step| step.text).collect::<Vec<_>>()
+        };
+        let off = Ecn { not_ect: 9, ..Ecn::default() };
+        let best_effort = steps(0, off);
+        assert!(best_effort[0].starts_with("RoCE runs as best effort (DSCP 0, ECN off)"), "{best_effort:?}");
+        assert!(!best_effort.iter().any(|text| text.contains("PFC is enabled")), "{best_effort:?}");
+        let on = Ecn { ect0: 9, ..Ecn::default() };
+        assert!(steps(0, on)[0].starts_with("RoCE runs as best effort (DSCP 0):"));
+        assert!(
+            steps(26, off)[0].starts_with("Check that PFC is enabled for priority 3 (DSCP 26) at every hop")
+        );
+    }
 }

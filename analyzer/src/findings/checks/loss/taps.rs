@@ -2,14 +2,14 @@
 
 use std::cmp::Reverse;
 
+use super::steps::of_class;
 use super::{BETWEEN, Side};
 use crate::analysis::{BetweenTaps, Facts, Flow, TapFlow};
 use crate::findings::checks::ends;
 use crate::findings::checks::tool::own_between;
-use crate::findings::command::class_of;
 use crate::findings::dedup::{Name, name};
 use crate::findings::ids;
-use crate::findings::period::{Cost, Period, Wait, impact, run, scaled};
+use crate::findings::period::{Cost, Period, Wait, cost_base, impact, run, scaled};
 use crate::findings::title::{self, pair, short};
 use crate::findings::{ByHand, Commands, Episode, Finding, Hop, Impact, Input, Place, Raise, Severity};
 use crate::metrics::loss::signal_intervals::Signal;
@@ -97,7 +97,6 @@ fn what_is_lost(between: &BetweenTaps<'_>) -> &'static str {
 }
 
 /// Raises loss between taps.
-#[expect(clippy::too_many_lines, reason = "one finding, from its figures to its steps")]
 pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.loss;
     let mut bad = input.facts.between_taps();
@@ -131,8 +130,6 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
         let episodes = one.seen_ns.map(episode).into_iter().collect();
         let first = one.flows.first().copied();
         let place = first.map(|flow| Place::of(input, flow)).unwrap_or_default();
-        let sender = first.map(|flow| Commands::near(input, flow, flow.src));
-        let class = first.map_or_else(|| "RoCE's priority".to_owned(), class_of);
         let raise =
             Raise::new(&BETWEEN, severity, title::title(diagnosis, [pair(src, dst), own_loss(dropped)]))
                 .evidence("loss_ratio", one.ratio())
@@ -142,6 +139,7 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
                 .place(place.hop(Hop::between(*from, *to)))
                 .ends(requester, responder)
                 .impact(cost(&one, &sent))
+                .of_cost(cost_base(input.facts, &run(one.flows.iter().copied()), sent.iter().copied()))
                 .owns(&[ids::RETRY_TIMEOUTS])
                 .episodes(episodes)
                 .step(
@@ -151,17 +149,19 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
                         short(to)
                     ),
                     ByHand::Switch,
-                )
-                .step(
-                    format!("Check that PFC is enabled for {class} on both sides of each of these links."),
-                    sender.unwrap_or(Commands::NOWHERE).pfc(),
-                )
-                .step(
-                    "Check trust mode and DSCP-to-priority mapping (NCCL_IB_TC sets the DSCP).",
-                    sender.unwrap_or(Commands::NOWHERE).qos(),
                 );
+        let raise = match first {
+            Some(flow) => class_steps(input, raise, flow),
+            None => raise,
+        };
         with_own_loss(dropped, raise).into(found);
     }
+}
+
+/// Adds the steps about the class of a flow that loses packets between taps.
+fn class_steps(input: &Input<'_>, raise: Raise, flow: &Flow) -> Raise {
+    let sender = [(String::new(), Commands::near(input, flow, flow.src))];
+    of_class(raise, flow, &sender, "on both sides of each of these links")
 }
 
 /// True if a receiver's ACKs are captured and neither they nor a timeout triggered a retransmission.

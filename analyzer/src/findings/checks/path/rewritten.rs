@@ -191,7 +191,7 @@ fn steps(input: &Input<'_>, raise: Raise, (from, to): (&str, &str), main: &Field
             .step("Check that ECN is enabled for RoCE's class at the hops downstream of that hop, and that both ends see CNPs.", here.ecn()),
         Field::Icrc if is_damage(main) => raise
             .step(format!("Check memory error, parity and FCS counters of each device between {from} and {to}, and replace the faulty one."), here.nic_counters())
-            .step("Count rx_icrc_encapsulated and rx_roce_errors on the receiving NIC: it drops these packets.", here.rdma_counters()),
+            .step("Count rx_icrc_encapsulated on the receiving NIC (mlx5): it drops these packets.", here.rdma_counters()),
         Field::Icrc => raise
             .step(format!("Find the device between {from} and {to} that terminates or rewrites RoCE: gateway, accelerator, DPU or virtual switch."), ByHand::Switch)
             .step("Compare one of these packets at both taps byte by byte: the difference shows which function of the device does so.", ByHand::Reading)

@@ -14,7 +14,9 @@ use crate::findings::dedup::deduplicated;
 use crate::findings::ids;
 use crate::findings::index::ByHosts;
 use crate::findings::not_evaluated::{flows_not_evaluated, is_not_evaluated};
-use crate::findings::period::{Cost, Evaluated, Period, Wait, impact, latest, periods, run, scaled};
+use crate::findings::period::{
+    Cost, Evaluated, Period, Wait, cost_base, impact, latest, periods, run, scaled,
+};
 use crate::findings::relate::causality::overlap;
 use crate::findings::title::{self, title};
 use crate::findings::{
@@ -309,7 +311,7 @@ fn decide(input: &Input<'_>, flow: Option<&Flow>, raise: Raise) -> Raise {
     }
     raise.step(
         format!("Capture on {dst} and at this tap at the same time, and replay both captures: a packet seen at both taps was not lost between them, and the second tap shows reordering."),
-        Commands::at(input, flow, *dst).capture(),
+        Commands::at(input, flow, *dst).capture("receiver.pcap"),
     )
 }
 
@@ -341,6 +343,7 @@ fn raise(
         .place(Place::of_several(input, flows()))
         .ends(requester, responder)
         .impact(cost(period, storm))
+        .of_cost(cost_base(input.facts, period, flows()))
         .episodes(episodes.clone());
     if storm.reordered > 0 || naks.is_some() {
         raise = raise.owns(&[ids::RETRY_TIMEOUTS]);
@@ -359,10 +362,16 @@ fn headline(
     let flows = || storm.flows.iter().map(|(flow, _)| *flow);
     let percent = units::ratio(Some(storm.ratio()));
     let is_storm = storm.ratio() >= input.limits.retry.ratio;
-    let diagnosis = match naks {
+    let lost = flows().any(|flow| flow.losses().iter().flatten().any(|loss| loss.lost > 0));
+    let late = Some(storm.reordered).filter(|late| *late > 0 && !lost);
+    let diagnosis = match (naks, late) {
         // The receivers' NAKs and what they cost are one trouble.
-        Some(NakEpisodes { what: Some(what), .. }) if !is_storm => {
+        (Some(NakEpisodes { what: Some(what), .. }), _) if !is_storm => {
             format!("{} downstream: {percent} retransmitted", what.name())
+        }
+        // They arrive at the tap in this order already.
+        (_, Some(late)) if late > storm.timeouts => {
+            format!("Reordering: {} out of order, {percent} retransmitted", plural(late, "packet"))
         }
         _ => format!(
             "{}: {} of {} ({percent})",
@@ -371,10 +380,8 @@ fn headline(
             plural(storm.packets, "packet"),
         ),
     };
-    let lost = flows().any(|flow| flow.losses().iter().flatten().any(|loss| loss.lost > 0));
-    let reordered = Some(storm.reordered).filter(|late| *late > 0 && !lost);
-    let reordered =
-        reordered.map_or_else(String::new, |late| format!(", {} out of order", units::count(late)));
+    let late = late.filter(|_| !diagnosis.starts_with("Reordering:"));
+    let reordered = late.map_or_else(String::new, |late| format!(", {} out of order", units::count(late)));
     title(diagnosis, [reordered, title::hosts(hosts.iter().copied())])
 }
 

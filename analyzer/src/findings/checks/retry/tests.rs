@@ -94,3 +94,23 @@ fn lost_responses_explain_the_reads_that_are_repeated_for_them() {
     };
     assert_eq!((of(false), of(true)), (0, 1));
 }
+
+/// They arrive at the tap out of order already: the cause stands before what it costs.
+#[test]
+fn reordering_is_named_before_the_retransmissions_that_it_causes() {
+    let late = |timeouts: u64| {
+        let last_retransmission_ns = START + SECOND;
+        let metrics = Metrics {
+            recovered: 20,
+            retransmitted: 300,
+            timeouts,
+            last_retransmission_ns,
+            ..Metrics::default()
+        };
+        let late = FlowLoss { requests: Some(metrics), ..FlowLoss::default() };
+        let all = found(&both_ways(&late, &FlowLoss::default()), &Options::default());
+        all.into_iter().find(|one| one.id == "retry.storm").unwrap().title
+    };
+    assert_eq!(late(0), "Reordering: 20 packets out of order, 30.0 % retransmitted, 10.0.0.1 → 10.0.0.2");
+    assert!(late(20).starts_with("Retransmission storm: 300 of 1,000 packets"), "{}", late(20));
+}

@@ -209,12 +209,6 @@ fn advised(mut raise: Raise, input: &Input<'_>, straggler: &StepStraggler, flow:
                 ByHand::Reading,
             )
             .step(format!("Check link speed and lanes of {waits_for} and {}.", straggler.dst), here.link());
-    } else if straggler.host.is_none() {
-        raise =
-            raise.caveat(format!("The hosts that {waits_for} depends on are not visible at this tap.")).step(
-                format!("Capture at {waits_for} and its upstream neighbours, or at a switch."),
-                ByHand::Elsewhere,
-            );
     }
     if !straggler.certain && straggler.host.is_some() {
         raise = raise.caveat(format!(
@@ -226,6 +220,20 @@ fn advised(mut raise: Raise, input: &Input<'_>, straggler: &StepStraggler, flow:
     }
     let there =
         flow.map_or_else(|| Commands::of_host(waits_for), |flow| Commands::at(input, flow, waits_for));
+    if straggler.host.is_none() {
+        return raise
+            .caveat(format!(
+                "{waits_for} is the straggler, or waits for another host: what it receives is not visible at this tap."
+            ))
+            .step(
+                format!("Capture on {waits_for} while the job runs: it shows whether {waits_for} waits, and for which host."),
+                there.capture("straggler.pcap"),
+            )
+            .step(
+                "Replay that capture, and one of each host that it points to, until a finding names the straggler: rocescope replay straggler.pcap.",
+                ByHand::Reading,
+            );
+    }
     raise
         .step(format!("Check clocks, throttling and ECC errors of the GPUs on {waits_for}."), there.gpus())
         .step(format!("Check Xid, PCIe and driver errors on {waits_for}."), there.kernel_log())
@@ -380,11 +388,25 @@ mod tests {
         let report = with_steps(|steps| {
             if let Some(straggler) = &mut steps.straggler {
                 (straggler.kind, straggler.host) = ("upstream", None);
+                straggler.dst = [10, 0, 0, 1].into();
             }
         });
         let finding = found_on(&report, "step.straggler").unwrap();
         assert!(finding.evidence["host"].is_null());
-        assert!(finding.title.contains("upstream of"), "{}", finding.title);
+        assert_eq!(
+            finding.title,
+            "Straggler not visible: 10.0.0.1 waits for 10.0.0.3, 40.0 ms in 12 of 12 steps"
+        );
+        assert!(
+            finding.caveats[0].starts_with("10.0.0.3 is the straggler, or waits"),
+            "{:?}",
+            finding.caveats
+        );
+        let first = &finding.steps[0];
+        assert_eq!(first.host, Some([10, 0, 0, 3].into()));
+        assert!(first.command.as_deref().is_some_and(|line| line.contains("-w straggler.pcap")), "{first:?}");
+        let gpus = |step: &crate::findings::Step| step.text.contains("GPU") || step.text.contains("Xid");
+        assert!(!finding.steps.iter().any(gpus), "{:?}", finding.steps);
     }
 
     fn slower_by(growth_ms: i64, transfer_ms: i64, count: u64) -> Option<Finding> {
