@@ -231,7 +231,7 @@ mod tests {
             raise.alike(figures.iter().copied()).finding.subject.is_alike
         };
         assert!(alike(&[0.994, 0.993, 0.99]));
-        assert!(alike(&[0.1, 0.09]));
+        assert!(alike(&[0.1, 0.091]));
         assert!(!alike(&[0.1, 0.089]));
         assert!(!alike(&[0.5]), "one alone is like no other");
     }
