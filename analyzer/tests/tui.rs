@@ -299,6 +299,12 @@ fn ipv6_addresses() {
     for size in [USUAL, WIDE, LARGE] {
         every_screen("ipv6", &World::ipv6(), size);
     }
+    // Long addresses leave each problem its place and cost.
+    let shown = text(&app(&World::ipv6(), WIDE));
+    let problems = shown.split(" PROBLEMS ").nth(1).unwrap();
+    let has = |part| problems.contains(part);
+    assert!(has("  upstream of eth0 ingress") && has("  eth0 ingress, parallel to eth1"), "{shown}");
+    assert!(shown.contains("│ 1 On the switch port") && shown.contains(" EVENTS "), "{shown}");
 }
 
 #[test]

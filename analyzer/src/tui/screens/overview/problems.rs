@@ -187,19 +187,21 @@ fn listed(
         problems.iter().map(one).collect()
     };
     let spare = |all: &[ProblemLines]| room.checked_sub(all.iter().map(|one| one.lines.len()).sum());
-    let steps = |room: usize| -> usize {
-        let fit = blocks.iter().scan(STEPS_HEAD, |used, lines| {
+    let steps = |room: usize, head: usize| -> usize {
+        let fit = blocks.iter().scan(head, |used, lines| {
             *used += lines;
             (*used <= room).then_some(*lines)
         });
         fit.sum()
     };
-    // Beside the place and cost of the worst.
-    let most = |all: &[ProblemLines]| spare(all).map(|left: usize| steps(left.saturating_sub(1)));
+    // Beside the place and cost of the worst, with a blank line above the title.
+    let usual = |left: usize| steps(left.saturating_sub(1), STEPS_HEAD + 1);
+    let most = |all: &[ProblemLines]| spare(all).map(usual);
     let (whole, short) = (list(false), list(lasts));
     let brief = if most(&short) > most(&whole) { short } else { whole };
     let left = spare(&brief)?;
-    let fits = |below: &usize| steps(left - below) == steps(left.saturating_sub(1));
+    // The blank line gives way to place and cost.
+    let fits = |below: &usize| steps(left - below, STEPS_HEAD) >= usual(left);
     let mut left = (1..=left).rev().find(|below| !lasts || fits(below)).unwrap_or(0);
     let mut lines = Vec::new();
     for ((at, finding), ProblemLines { lines: mut sentence, rest }) in problems.iter().zip(brief) {
@@ -459,8 +461,8 @@ fn new_cost(finding: &Finding, end: Clock<'_>) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Lines before the first step.
-const STEPS_HEAD: usize = 2;
+/// Lines before the first step: its title. A blank line is above it where that costs nothing else.
+const STEPS_HEAD: usize = 1;
 
 /// The worst problem that has steps.
 fn with_steps(all: &[Finding]) -> Option<&Finding> {
@@ -486,23 +488,29 @@ fn steps(all: &[Finding], width: usize, room: usize, commands: bool) -> Vec<Line
     let about = with_steps(all).map(|one| format!(" for {}", kind(one))).unwrap_or_default();
     let about = cut(&about, width.saturating_sub(NAME.len() + 1), false);
     let head = Line::from(vec![Span::styled(NAME, theme::BOLD), Span::styled(about, theme::DIM)]);
-    let mut lines = vec![Line::default(), head];
+    let mut lines = vec![head];
     for one in blocks(all, width, commands) {
         if lines.len() + one.len() > room {
             break;
         }
         lines.extend(one);
     }
-    if lines.len() > STEPS_HEAD { lines } else { Vec::new() }
+    if lines.len() <= STEPS_HEAD {
+        return Vec::new();
+    }
+    if lines.len() < room {
+        lines.insert(0, Line::default());
+    }
+    lines
 }
 
-/// Lines of the problems' sentences, of place and cost of the worst, and of its first step; 0 where nothing lasts that
+/// Lines of the problems' sentences, of place and cost of the worst, a blank one, and its first step; 0 where nothing lasts that
 /// has one.
 pub(super) fn with_first_step(view: &View, width: usize) -> usize {
     let Some(concluded) = known(view) else { return 0 };
     let lasts = with_steps(concluded.findings).is_some_and(|one| one.active);
     let first = blocks(concluded.findings, width, true).first().map(Vec::len).filter(|_| lasts);
-    first.map_or(0, |lines| sentences(view, width) + 1 + STEPS_HEAD + lines)
+    first.map_or(0, |lines| sentences(view, width) + 2 + STEPS_HEAD + lines)
 }
 
 /// The lines of each step.
