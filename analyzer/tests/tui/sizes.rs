@@ -226,10 +226,12 @@ fn blank(text: &str, (width, height): (u16, u16)) -> f64 {
 }
 
 /// The largest share of a picture that may be blank in one piece, where there is much room.
-const BLANK: f64 = 0.33;
+const BLANK: f64 = 0.18;
 
-/// The largest share of a picture that may be blank in all, where there is much room.
-const BLANK_IN_ALL: f64 = 0.74;
+/// The largest share of a picture that may be blank in all, where there is much room: between bursts nothing is sent.
+fn blank_at_most(name: &str) -> f64 {
+    if name.ends_with("Bursts") { 0.73 } else { 0.66 }
+}
 
 /// Share of the picture's cells that are blank.
 fn blank_in_all(text: &str, (width, height): (u16, u16)) -> f64 {
@@ -241,7 +243,7 @@ fn blank_in_all(text: &str, (width, height): (u16, u16)) -> f64 {
 fn is_filled(name: &str, text: &str, size: (u16, u16)) {
     let (share, all) = (blank(text, size), blank_in_all(text, size));
     assert!(size.0 < LARGE.0 || share < BLANK, "{name} at {size:?}: {share:.2}\n{text}");
-    assert!(size.0 < LARGE.0 || all < BLANK_IN_ALL, "{name} at {size:?}: {all:.2} in all\n{text}");
+    assert!(size.0 < LARGE.0 || all < blank_at_most(name), "{name} at {size:?}: {all:.2} in all\n{text}");
 }
 
 /// Every screen at every size; where there is much room, none is half empty if there is something on each (`filled`).
@@ -310,4 +312,23 @@ fn every_screen_at_every_size_in_each_episode_of_the_demonstration() {
 fn every_screen_at_every_size_with_many_flows() {
     // They have no bins, and all send to one host.
     every_size("many", true, &mut after(&World::many(1_500), USUAL, 5));
+}
+
+/// With the problems that name it, and its other direction.
+#[test]
+fn a_wide_screen_shows_all_of_a_queue_pair() {
+    let updates = cycle(CYCLE);
+    for (seconds, named) in [(9, false), (29, true)] {
+        let mut app = until(&updates, seconds);
+        press(&mut app, &[Key::Char('2'), Key::Down, Key::Enter]);
+        for size in [LARGE, (300, 100)] {
+            app.on_resize(size.0, size.1);
+            let shown = text(&app);
+            assert_eq!(shown.matches("─ OVER TIME ").count(), 2, "{shown}");
+            let head = shown.lines().position(|line| line.contains("─ PROBLEMS that name this queue pair"));
+            assert_eq!(head.is_some(), named, "{shown}");
+            let first = head.and_then(|at| shown.lines().nth(at + 1));
+            assert!(first.is_none_or(|line| line.contains("✖ Loss upstream of rail0")), "{shown}");
+        }
+    }
 }

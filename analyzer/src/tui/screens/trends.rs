@@ -10,9 +10,10 @@ use crate::model::signals::{self, About};
 use crate::model::{Counts, FlowVerdict, Identity, Row, Snapshot, naks};
 use crate::tui::column::compact;
 use crate::tui::data::Data;
-use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::Spans;
+use crate::tui::widgets::panel::section;
+use crate::tui::{log, theme};
 use crate::util::units;
 
 /// The growth of counters between a snapshot and the one before, or of several such.
@@ -329,4 +330,82 @@ pub(super) fn clock(grid: Grid, name: usize) -> Line<'static> {
     let ticks: String = axis::ticks(grid, None, &[]).0.into_iter().collect();
     let text = format!(" {:>width$} {ticks} {:>PEAK$}", "", "peak", width = name + VALUE);
     Line::styled(text, theme::DIM)
+}
+
+/// Lines of each chart, so that `least` lines become `height` at most; `doubled` would they be with two of each.
+pub(super) fn taller(least: usize, height: usize, doubled: impl FnOnce() -> usize) -> usize {
+    /// Lines of a chart at most.
+    const TALLEST: usize = 40;
+    if height <= least {
+        return 1;
+    }
+    let charts = doubled().saturating_sub(least);
+    1 + (height - least).checked_div(charts).unwrap_or(0).min(TALLEST - 1)
+}
+
+/// A flow over time, in charts of `high` lines: rate, CE, CNP, retransmissions and latency; of a flow of answers the
+/// latency of `other`, whose requests it answers.
+pub(super) fn charts(
+    view: &View,
+    (id, other): (&Identity, Option<&Identity>),
+    width: usize,
+    high: usize,
+) -> Vec<Line<'static>> {
+    let mut lines = vec![section("OVER TIME", &log::route(&id.key), width)];
+    let Some(data) = &view.data else { return lines };
+    let points = |id: &Identity| flow_points(view, id, usize::MAX);
+    let own = points(id);
+    let others = other.map(|other| (other, points(other)));
+    let begin = others.iter().map(|(_, points)| points).chain([&own]).filter_map(|one| begin(one)).min();
+    let Some(grid) = grid(data, begin, width) else { return lines };
+    // The values in the time range, and the columns.
+    let of = |id: &Identity, points: &[Point]| {
+        (data.row(id).and_then(|row| of_range(data, row)), columns(points, grid))
+    };
+    let own = of(id, &own);
+    let judged = data.row(id).map(|row| row.judged).unwrap_or_default();
+    let rows = |trends: &[Trend], (now, columns): &(Option<Point>, Vec<Option<Point>>)| {
+        // What shows nothing does not part what does.
+        let shows = |trend: &&Trend| {
+            columns.iter().flatten().any(|point| (trend.value)(point).is_some_and(|value| value > 0.0))
+        };
+        let (some, none): (Vec<_>, Vec<_>) = trends.iter().partition(shows);
+        let row = |trend| row(trend, now.as_ref(), columns, (high, judged));
+        some.into_iter().chain(none).flat_map(row).collect::<Vec<_>>()
+    };
+    lines.extend(rows(TRENDS, &own));
+    // Requests are timed; of a flow of answers, those that it answers.
+    let timed = |columns: &[Option<Point>]| columns.iter().flatten().any(|point| point.latency.is_some());
+    if timed(&own.1) {
+        lines.extend(rows(LATENCY, &own));
+    } else if let Some((other, others)) =
+        others.map(|(other, points)| (other, of(other, &points))).filter(|(_, o)| timed(&o.1))
+    {
+        let title = format!(" requests it acknowledges, {}", log::route(&other.key));
+        lines.push(Line::styled(title, theme::DIM));
+        lines.extend(rows(LATENCY, &others));
+    }
+    lines.push(clock(grid, NAME));
+    lines
+}
+
+/// The same in `height` lines at most, with charts as high as they have room.
+pub(super) fn charts_in(
+    view: &View,
+    ids: (&Identity, Option<&Identity>),
+    width: usize,
+    height: usize,
+) -> Vec<Line<'static>> {
+    let of = |high| charts(view, ids, width, high);
+    let mut lines = of(1);
+    let high = taller(lines.len(), height, || of(2).len());
+    if high > 1 {
+        lines = of(high);
+    }
+    if let Some(clock) = lines.pop() {
+        // The clock is worth more than the last signal.
+        lines.truncate(height.saturating_sub(1));
+        lines.push(clock);
+    }
+    lines
 }

@@ -12,8 +12,9 @@ use ratatui::text::Line;
 use rocescope_common::account::FlowKey;
 use serde_json::json;
 
+use super::overview::problems;
 use super::page::{Effect, Hints, Page};
-use super::trends::{self, LATENCY, Point, TRENDS};
+use super::trends::{self, LATENCY, taller};
 use super::{empty, export_table, reverse};
 use crate::model::{Detail, Identity, Row};
 use crate::sample::address;
@@ -39,6 +40,8 @@ const STACKED: usize = 76;
 const BESIDE: usize = 180;
 /// Columns of the figures of a direction there.
 const FIGURES: usize = 52;
+/// Lines below them from which on the other direction stands there over time: a title, two charts, their clock.
+const OTHER: usize = 4;
 
 /// Events listed, at most.
 const EVENTS: usize = 20;
@@ -274,17 +277,6 @@ fn not_shown(view: &View) -> (&'static str, &'static str) {
     }
 }
 
-/// Lines of each chart, so that `least` lines become `height` at most; `doubled` would they be with two of each.
-fn taller(least: usize, height: usize, doubled: impl FnOnce() -> usize) -> usize {
-    /// Lines of a chart at most.
-    const TALLEST: usize = 40;
-    if height <= least {
-        return 1;
-    }
-    let charts = doubled().saturating_sub(least);
-    1 + (height - least).checked_div(charts).unwrap_or(0).min(TALLEST - 1)
-}
-
 /// Both directions side by side, charts over time, the latest events.
 fn lines(screen: &DetailScreen, view: &View, width: usize, high: usize) -> Vec<Line<'static>> {
     let [mut lines, charts, tail] = parts(screen, view, width, high);
@@ -318,32 +310,49 @@ fn figures(this: &Detail, other: Option<&Detail>, view: &View, columns: [usize; 
     [left, direction::lines(other, view, columns[1], Some(this))]
 }
 
-/// The figures of both directions left of the charts, which have the height of the screen; the latest events below.
+/// What is wrong with the queue pair, its figures left of its charts, which have the height of the screen, and the
+/// latest events. Below the figures is the other direction over time.
 fn wide(screen: &DetailScreen, view: &View, width: usize, height: usize) -> Vec<Line<'static>> {
     let Some((this, other)) = &screen.shown else { return Vec::new() };
+    let mut lines = problem_lines(screen, view, width);
     let events = event_lines(screen, view, width);
-    let room = height.saturating_sub(events.len() + 1);
+    let room = height.saturating_sub(lines.len() + events.len() + 1);
     let [first, second] = figures(this, other.as_ref(), view, [FIGURES; 2]).map(|(mut head, tail)| {
         head.push(Line::default());
         head.extend(tail);
         head
     });
-    // One direction below the other where both have room: the charts have more.
-    let (left, columns) = if first.len() + 1 + second.len() <= room {
-        (first.into_iter().chain([Line::default()]).chain(second).collect(), FIGURES)
-    } else {
+    let (mut left, columns) = if other.is_some() {
         (beside(first, second, FIGURES), 2 * FIGURES)
+    } else {
+        (first.into_iter().chain([Line::default()]).chain(second).collect(), FIGURES)
     };
-    let free = width - columns;
-    let mut right: Vec<_> = at_taps(view, this, free).into_iter().skip(1).collect();
+    let free = room.saturating_sub(left.len() + 1);
+    let below = other.as_ref().filter(|_| free >= OTHER);
+    if let Some(other) = below {
+        left.push(Line::default());
+        left.extend(trends::charts_in(view, (&other.id, None), columns - 1, free));
+    }
+    let mut right: Vec<_> = at_taps(view, this, width - columns).into_iter().skip(1).collect();
     let most = room.max(left.len()).saturating_sub(right.len());
-    let charts = |high| charts(view, (this, other.as_ref()), free, high);
-    let high = taller(charts(1).len(), most, || charts(2).len());
-    right.extend(charts(high));
-    let mut lines = beside(left, right, columns);
+    let beside_it = other.as_ref().filter(|_| below.is_none()).map(|other| &other.id);
+    right.extend(trends::charts_in(view, (&this.id, beside_it), width - columns, most));
+    lines.extend(beside(left, right, columns));
     lines.push(Line::default());
     lines.extend(events);
     lines
+}
+
+/// The problems that name the queue pair, with a blank line below; nothing where none does.
+fn problem_lines(screen: &DetailScreen, view: &View, width: usize) -> Vec<Line<'static>> {
+    let keys: Vec<FlowKey> =
+        screen.keys().into_iter().flat_map(|(this, other)| [this].into_iter().chain(other)).collect();
+    let named = problems::naming(view, &keys, width);
+    if named.is_empty() {
+        return Vec::new();
+    }
+    let head = section("PROBLEMS", "that name this queue pair", width);
+    [head].into_iter().chain(named).chain([Line::default()]).collect()
 }
 
 /// The figures of both directions, the charts, and what else there is with the events.
@@ -361,8 +370,9 @@ fn parts(screen: &DetailScreen, view: &View, width: usize, high: usize) -> [Vec<
     head.extend(at_taps(view, this, width));
     let mut tail = both(left.1, more);
     tail.push(Line::default());
+    tail.extend(problem_lines(screen, view, width));
     tail.extend(event_lines(screen, view, width));
-    [head, charts(view, (this, other.as_ref()), width, high), tail]
+    [head, trends::charts(view, (&this.id, other.as_ref().map(|other| &other.id)), width, high), tail]
 }
 
 /// The same direction of the queue pair at each tap that sees it, where several do.
@@ -403,53 +413,6 @@ fn at_taps(view: &View, this: &Detail, width: usize) -> Vec<Line<'static>> {
         }
         spans.into_line()
     }));
-    lines
-}
-
-/// Rate, CE, CNP, retransmissions and latency over time.
-fn charts(
-    view: &View,
-    (detail, other): (&Detail, Option<&Detail>),
-    width: usize,
-    high: usize,
-) -> Vec<Line<'static>> {
-    let mut lines = vec![section("OVER TIME", &log::route(&detail.id.key), width)];
-    let Some(data) = &view.data else { return lines };
-    let points = |detail: &Detail| trends::flow_points(view, &detail.id, usize::MAX);
-    let own = points(detail);
-    let others = other.map(|other| (other, points(other)));
-    let begin =
-        others.iter().map(|(_, points)| points).chain([&own]).filter_map(|one| trends::begin(one)).min();
-    let Some(grid) = trends::grid(data, begin, width) else { return lines };
-    // The values in the time range, and the columns.
-    let of = |detail: &Detail, points: &[Point]| {
-        let row = data.row(&detail.id);
-        (row.and_then(|row| trends::of_range(data, row)), trends::columns(points, grid))
-    };
-    let own = of(detail, &own);
-    let judged = data.row(&detail.id).map(|row| row.judged).unwrap_or_default();
-    let rows = |trends: &[trends::Trend], (now, columns): &(Option<Point>, Vec<Option<Point>>)| {
-        // What shows nothing does not part what does.
-        let shows = |trend: &&trends::Trend| {
-            columns.iter().flatten().any(|point| (trend.value)(point).is_some_and(|value| value > 0.0))
-        };
-        let (some, none): (Vec<_>, Vec<_>) = trends.iter().partition(shows);
-        let row = |trend| trends::row(trend, now.as_ref(), columns, (high, judged));
-        some.into_iter().chain(none).flat_map(row).collect::<Vec<_>>()
-    };
-    lines.extend(rows(TRENDS, &own));
-    // Requests are timed; of a flow of answers, those that it answers.
-    let timed = |columns: &[Option<Point>]| columns.iter().flatten().any(|point| point.latency.is_some());
-    if timed(&own.1) {
-        lines.extend(rows(LATENCY, &own));
-    } else if let Some((other, others)) =
-        others.map(|(other, points)| (other, of(other, &points))).filter(|(_, o)| timed(&o.1))
-    {
-        let title = format!(" requests it acknowledges, {}", log::route(&other.id.key));
-        lines.push(Line::styled(title, theme::DIM));
-        lines.extend(rows(LATENCY, &others));
-    }
-    lines.push(trends::clock(grid, trends::NAME));
     lines
 }
 

@@ -5,6 +5,7 @@ mod sentence;
 mod time_text;
 
 use ratatui::text::{Line, Span};
+use rocescope_common::account::FlowKey;
 
 pub(in crate::tui) use self::ends::both_ends;
 pub(in crate::tui) use self::sentence::shortened;
@@ -12,6 +13,7 @@ pub(in crate::tui) use self::time_text::{Clock, TimeText};
 use super::super::finding_lines;
 use crate::findings::{Finding, Severity, Step};
 use crate::model::Level;
+use crate::sample::address;
 use crate::tui::theme;
 use crate::tui::view::{AsOf, Concluded, View};
 use crate::tui::widgets::{Spans, cut, letters};
@@ -120,6 +122,20 @@ pub(super) fn lines(view: &View, width: usize, room: usize, detail: bool, rest: 
         lines.extend(evidence(worst, end, width, left).into_iter().map(|line| (None, line)));
     }
     lines
+}
+
+/// The problems that name one of these flows, with place, cost and time, within `width` columns.
+pub(in crate::tui) fn naming(view: &View, flows: &[FlowKey], width: usize) -> Vec<Line<'static>> {
+    let Some(concluded) = known(view) else { return Vec::new() };
+    let end = end(view, &concluded);
+    let name = |key: &FlowKey| (address(key.family, key.src), address(key.family, key.dst), key.dest_qp);
+    let names = |one: &Finding| flows.iter().any(|key| one.named.contains(&name(key)));
+    let lines = |one: &Finding| {
+        let ProblemLines { mut lines, rest } = brief(one, end, width);
+        lines.extend(below(one, rest, width));
+        lines
+    };
+    problems_of(concluded.findings).filter(|(_, one)| names(one)).flat_map(|(_, one)| lines(one)).collect()
 }
 
 /// Below this width sentences of a card are not wrapped.
