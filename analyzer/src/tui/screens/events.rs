@@ -7,11 +7,12 @@ use rocescope_common::account::{Event, FlowKey};
 use serde_json::json;
 
 use super::page::{Effect, Hints, Page, click_list};
-use super::{export_table, packet, timeline};
+use super::{export_table, packet, timeline, trends};
 use crate::model::Level;
 use crate::sample::address;
 use crate::tui::column::{self, compact};
 use crate::tui::cursor::{Cursor, Move};
+use crate::tui::data::Data;
 use crate::tui::export::ExportTable;
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
@@ -31,8 +32,10 @@ const LEAST_TEXT: usize = 16;
 /// Lines below the list from which on other things stand there, and columns from which on two of them do.
 const BELOW: u16 = 12;
 const BESIDE: u16 = 160;
-/// Columns from which on the headers of an event stand beside a list that fills the height.
+/// Columns from which on the headers of an event stand beside the list, and lines below them from which on its queue
+/// pair stands there over time.
 const HEADERS_BESIDE: u16 = 200;
+const OVER_TIME: usize = 6;
 /// Notices shown, at most, where events fill the screen.
 const NOTICES: u16 = 2;
 
@@ -187,7 +190,7 @@ struct Areas {
     list: Rect,
     /// The timeline of all signals, below a list that is short.
     timeline: Rect,
-    /// The headers of an event, beside it, or beside a list that fills the height.
+    /// The headers of an event, beside it, or on the widest screens beside the list.
     headers: Rect,
     notices: Rect,
 }
@@ -206,11 +209,12 @@ fn areas(layout: &Layout, view: &View) -> Areas {
     let spare = left.saturating_sub(used);
     let below = if layout.boxed() && rows > 0 && spare >= BELOW { spare } else { 0 };
     let notices = Rect { y: body.y + left, height, ..body };
-    if layout.boxed() && rows > 0 && below == 0 && body.width >= HEADERS_BESIDE {
+    if layout.boxed() && rows > 0 && body.width >= HEADERS_BESIDE {
         let width = WIDEST.min(body.width / 3);
-        let list = Rect { width: body.width - width, height: left, ..body };
-        let headers = Rect { x: list.right(), width, ..list };
-        return Areas { list, timeline: Rect::default(), headers, notices };
+        let list = Rect { width: body.width - width, height: left - below, ..body };
+        let timeline = Rect { y: list.bottom(), height: below, ..list };
+        let headers = Rect { x: list.right(), width, height: left, ..body };
+        return Areas { list, timeline, headers, notices };
     }
     let list = Rect { height: left - below, ..body };
     let below = Rect { y: list.bottom(), height: below, ..body };
@@ -238,7 +242,15 @@ fn below(buffer: &mut Buffer, areas: &Areas, boxed: bool, view: &View, cursor: &
         let area = panel(buffer, areas.headers, boxed, Title { name: "HEADERS", about: &about, hint: &hint });
         let area = Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area };
         let mut lines = packet::lines_in(view, OpenedEvent::latest(listed), usize::from(area.width), false);
-        lines.truncate(usize::from(area.height));
+        let (width, height) = (usize::from(area.width), usize::from(area.height));
+        lines.truncate(height);
+        let free = height.saturating_sub(lines.len() + 1);
+        let row =
+            |data: &Data| data.model.rows.iter().find(|row| row.id.key == listed.entry.key).map(|row| row.id);
+        if let Some(id) = view.data.as_ref().filter(|_| free >= OVER_TIME).and_then(|data| row(data)) {
+            lines.push(Line::default());
+            lines.extend(trends::charts_in(view, (&id, None), width, free));
+        }
         scrolled(buffer, area, &lines, 0);
     }
 }
