@@ -18,7 +18,7 @@ pub(super) const TWO: u16 = 130;
 const FEW_LINES: usize = 26;
 /// From this height on its beginning and end stand before them.
 const STRIP: usize = 18;
-/// Lines from which on all signals stand below what the right column has.
+/// Lines from which on all signals stand below what the shorter column has.
 const ALL_SIGNALS: usize = 12;
 
 /// Place of something that can be selected.
@@ -72,10 +72,11 @@ impl Body {
         let high = usual + room.saturating_sub(columns[0].len());
         let timeline = column(vec![subject.timeline(inner(left), high)], left);
         columns[0].splice(..usual_lines, timeline);
-        // What the other column leaves shows the rest of the signals.
-        let free = room.saturating_sub(columns[1].len() + usize::from(frame_height(boxed)));
+        // What the shorter column leaves shows the rest of the signals.
+        let at = usize::from(columns[1].len() <= columns[0].len());
+        let free = room.saturating_sub(columns[at].len() + usize::from(frame_height(boxed)));
         if free >= ALL_SIGNALS {
-            columns[1].extend(column(vec![subject.all_signals(inner(right), free)], right));
+            columns[at].extend(column(vec![subject.all_signals(inner(wide[at]), free)], wide[at]));
         }
         for (column, width) in columns.iter_mut().zip(wide) {
             fill(column, most, width, boxed);
