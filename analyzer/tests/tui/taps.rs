@@ -55,7 +55,7 @@ fn header_and_timeline_agree(app: &mut App) {
     press(app, &[Key::Char('1')]);
     let screen = text(app);
     let rate = header.lines().nth(2).unwrap().trim_start();
-    let rate: String = rate.chars().take_while(|c| !"▁▂▃▄▅▆▇█".contains(*c)).collect();
+    let rate: String = rate.chars().take_while(|c| !"·▁▂▃▄▅▆▇█".contains(*c)).collect();
     assert!(behind(&screen, "throughput").starts_with(rate.trim()), "{rate}: {screen}");
     let lost = header.split("│ lost ").nth(1).unwrap().split(" │").next().unwrap();
     assert!(behind(&screen, "│ lost").starts_with(lost), "{lost}: {screen}");

@@ -273,13 +273,14 @@ pub(in crate::tui) fn cut(text: &str, width: usize, keep_end: bool) -> String {
     format!("{start}…{rest}")
 }
 
-/// A line of blocks for values between 0 and `max`; unknown values are blank. None is a full one, so that lines below
-/// one another stay apart.
+/// A line of blocks for values between 0 and `max`; nothing is a dot, and unknown values are blank. None is a full one,
+/// so that lines below one another stay apart.
 pub(in crate::tui) fn spark(values: &[Option<f64>], max: f64) -> String {
     const BLOCKS: [char; 7] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇'];
     let block = |value: &Option<f64>| match value {
         None => ' ',
-        Some(value) if *value <= 0.0 || max <= 0.0 => '▁',
+        Some(value) if *value <= 0.0 => '·',
+        Some(_) if max <= 0.0 => '▁',
         Some(value) => {
             let step = (value / max * 7.0).ceil().clamp(1.0, 7.0);
             // Between 1 and 7 after the clamp.
@@ -372,7 +373,7 @@ mod tests {
 
     #[test]
     fn nonzero_is_higher_than_zero_and_unknown_is_blank() {
-        assert_eq!(spark(&[None, Some(0.0), Some(1.0), Some(50.0), Some(100.0)], 100.0), " ▁▁▄▇");
+        assert_eq!(spark(&[None, Some(0.0), Some(1.0), Some(50.0), Some(100.0)], 100.0), " ·▁▄▇");
         assert_eq!(spark(&[Some(3.0)], 0.0), "▁");
     }
 }

@@ -200,8 +200,8 @@ impl<'a> Picture<'a> {
                 ("", String::new())
             };
             self.head(&mut spans, name, &value, theme::BOLD);
-            let cells: Vec<(char, Style)> = blocks.into_iter().map(|block| (block, theme::BAR)).collect();
-            self.cells(&mut spans, cells);
+            let cells = blocks.into_iter().zip(&values).map(|(block, value)| cell(block, *value));
+            self.cells(&mut spans, cells.collect());
             let scale = match at {
                 0 => units::bit_rate(peak),
                 _ if at + 1 == lines => "0".to_owned(),
@@ -302,18 +302,14 @@ impl<'a> Picture<'a> {
             let now = now.map_or_else(|| units::UNKNOWN.into(), units::bit_rate);
             let own = units::bit_rate(most(&values));
             let blocks = area(&values, peak, high).into_iter().enumerate();
-            let nothing: Vec<bool> = values.iter().map(|value| *value == Some(0.0)).collect();
             let rows = blocks.map(|(line, blocks)| {
                 let (name, now, own) = if line == 0 { (&*name, &*now, &*own) } else { ("", "", "") };
                 let mut spans = Spans::default();
                 self.head(&mut spans, name, now, theme::PLAIN);
                 // So that one that is full ends below the next.
                 let apart = |block| if line == 0 && block == '█' { '▇' } else { block };
-                let cell = |(block, nothing): (char, &bool)| match nothing {
-                    true if block != ' ' => ('·', theme::FRAME),
-                    _ => (apart(block), theme::BAR),
-                };
-                self.cells(&mut spans, blocks.into_iter().zip(&nothing).map(cell).collect());
+                let cells = blocks.into_iter().zip(&values).map(|(block, value)| cell(apart(block), *value));
+                self.cells(&mut spans, cells.collect());
                 spans.push(format!(" {own:>width$}", width = PEAK - 1), theme::DIM);
                 spans.into_line()
             });
@@ -557,6 +553,11 @@ pub(in crate::tui::screens) fn block(value: Option<f64>, peak: f64) -> char {
     }
     let step = (value / peak * 7.0).ceil().clamp(1.0, 7.0);
     BLOCKS.into_iter().zip(1u8..).find(|(_, n)| f64::from(*n) >= step).map_or('▇', |(block, _)| block)
+}
+
+/// A cell of a chart's line: nothing is a dot.
+fn cell(block: char, value: Option<f64>) -> (char, Style) {
+    if value == Some(0.0) && block != ' ' { ('·', theme::FRAME) } else { (block, theme::BAR) }
 }
 
 /// An area of some lines, the highest first.
