@@ -264,7 +264,7 @@ fn who_is_named_with_both_queue_pairs() {
     let picture = text(&app);
     // A capture of 156 ms has times with milliseconds; the title names the receiver.
     let below = picture.lines().nth(2).unwrap();
-    assert!(below.contains("since 05:45:03.986 (156 ms) · 10.0.0.1 QP 34 → 34"), "{picture}");
+    assert!(below.contains("since 05:45:03.986 (156 ms) · 10.0.0.1 QP 34 → QP 34"), "{picture}");
     let peers = part(&app, "WORST PEERS");
     assert!(peers[1].contains("WORST QP") && peers[2].contains("34 → 34"), "{picture}");
     // The title of a refusal names both hosts: each queue pair is named with its host.

@@ -62,11 +62,11 @@ impl Side {
         }
     }
 
-    /// `10.0.0.1 QP 17 (python3 in trainer-0)`. `qp`: the word before its number.
-    fn text(&self, without: Without, qp: &str) -> String {
+    /// `10.0.0.1 QP 17 (python3 in trainer-0)`.
+    fn text(&self, without: Without) -> String {
         let host = self.host.as_deref().filter(|_| without < Without::Hosts || self.qp.is_none());
         let host = host.map(|host| if without < Without::LongHosts { host.to_owned() } else { brief(host) });
-        let number = self.qp.as_ref().map(|number| format!("{qp}{number}"));
+        let number = self.qp.as_ref().map(|number| format!("QP {number}"));
         let pod = self.pod.as_deref().filter(|_| without < Without::Pods);
         let pod = pod.map(|pod| match without {
             Without::Nothing => pod.to_owned(),
@@ -105,15 +105,7 @@ pub(in crate::tui) fn both_ends(finding: &Finding, view: &View) -> Vec<String> {
 }
 
 fn in_words(most: &str, [from, to]: &[Side; 2]) -> Vec<String> {
-    let form = |without: Without| {
-        let first = from.text(without, "QP ");
-        // Right behind a number another one needs no word.
-        let is_number = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
-        let behind = first.rsplit_once("QP ").is_some_and(|(_, rest)| is_number(rest));
-        let second = to.text(without, "QP ");
-        let second = if behind { second.strip_prefix("QP ").unwrap_or(&second) } else { &second };
-        format!("{most}{first} → {second}")
-    };
+    let form = |without: Without| format!("{most}{} → {}", from.text(without), to.text(without));
     let mut forms: Vec<String> = Without::ALL.into_iter().map(form).collect();
     forms.dedup();
     forms
