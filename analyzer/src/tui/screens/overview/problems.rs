@@ -501,19 +501,23 @@ fn kind(finding: &Finding) -> String {
 /// The steps of the worst finding, with their `commands` or without, as many as there is room for.
 fn steps(all: &[Finding], width: usize, room: usize, commands: bool) -> Vec<Line<'static>> {
     const NAME: &str = " DO NEXT";
-    let about = with_steps(all).map(|one| format!(" for {}", kind(one))).unwrap_or_default();
-    let about = cut(&about, width.saturating_sub(NAME.len() + 1), false);
-    let head = Line::from(vec![Span::styled(NAME, theme::BOLD), Span::styled(about, theme::DIM)]);
-    let mut lines = vec![head];
-    for one in blocks(all, width, commands) {
-        if lines.len() + one.len() > room {
-            break;
-        }
-        lines.extend(one);
-    }
-    if lines.len() <= STEPS_HEAD {
+    let blocks = blocks(all, width, commands);
+    let count = blocks.len();
+    let fits = |used: &mut usize, one: Vec<Line<'static>>| {
+        *used += one.len();
+        (*used <= room).then_some(one)
+    };
+    let shown: Vec<_> = blocks.into_iter().scan(STEPS_HEAD, fits).collect();
+    if shown.is_empty() {
         return Vec::new();
     }
+    let mut about = with_steps(all).map(|one| format!(" for {}", kind(one))).unwrap_or_default();
+    if shown.len() < count {
+        about = format!("{about} · {} of {count} steps", shown.len());
+    }
+    let about = cut(&about, width.saturating_sub(NAME.len() + 1), false);
+    let head = Line::from(vec![Span::styled(NAME, theme::BOLD), Span::styled(about, theme::DIM)]);
+    let mut lines: Vec<_> = [head].into_iter().chain(shown.into_iter().flatten()).collect();
     if lines.len() < room {
         lines.insert(0, Line::default());
     }
