@@ -151,7 +151,16 @@ fn before_number(text: &[char], keep: usize) -> usize {
     let start = (0..keep).rev().take_while(is_part).last().unwrap_or(keep);
     // A number within a name is none.
     let named = start > 0 && text.get(start - 1).is_some_and(|c| c.is_alphanumeric() || *c == '_');
-    if named { keep } else { start }
+    before_address(text, if named { keep } else { start })
+}
+
+/// The same of an address of IPv6, unless it is all that there is.
+fn before_address(text: &[char], keep: usize) -> usize {
+    let is_part = |at: &usize| text.get(*at).is_some_and(|c| c.is_ascii_hexdigit() || *c == ':');
+    let start = (0..keep).rev().take_while(is_part).last().unwrap_or(keep);
+    let colons = (start..text.len()).take_while(is_part).filter(|at| text.get(*at) == Some(&':')).count();
+    let others = text.iter().take(start).any(|c| c.is_alphanumeric());
+    if is_part(&keep) && colons >= 2 && others { start } else { keep }
 }
 
 /// A number with what it counts, in the singular for one.
@@ -342,6 +351,8 @@ mod tests {
         assert_eq!(cut("at 0.53 % of", 6, false), "at …");
         assert_eq!(cut("at 12:00:05", 9, false), "at …");
         assert_eq!(cut("on h100200", 7, false), "on h10…", "a name");
+        assert_eq!(cut("of 2001:db8::1, late", 12, false), "of …");
+        assert_eq!(cut("of 2001:db8::1, late", 16, false), "of 2001:db8::1…");
         assert_eq!(cut("from 10.1.4.12 QP 2308: 2 times", 25, false), "from 10.1.4.12 QP 2308 …");
         assert_eq!(cut("47 packets lost (0.70 % of 6,671)", 24, false), "47 packets lost…");
         assert_eq!(cut("lost (0.70 %) on rail0", 18, false), "lost (0.70 %) …");
