@@ -3,6 +3,7 @@
 use super::*;
 use rocescope::findings::Problem;
 use rocescope::tui::app::Overlay;
+use rocescope::tui::export::Content;
 use rocescope::tui::key::Keys;
 use rocescope::tui::mouse::Mouse;
 
@@ -110,17 +111,18 @@ fn keys_are_those_of_what_is_in_front() {
     assert!(all.contains("duty cycle"), "{all}");
 }
 
-/// A state of the screen: the keys that lead to it.
+/// A state of the screen: the keys that lead to it, on a host whose NIC hides its packets or another one.
 struct State {
     keys: &'static [Key],
+    nic: bool,
 }
 
 const fn on(keys: &'static [Key]) -> State {
-    State { keys }
+    State { keys, nic: false }
 }
 
-/// Every screen, and the help over one.
-const STATES: [State; 11] = [
+/// Every screen and every box, and lines that are typed.
+const STATES: [State; 20] = [
     on(&[Key::Char('1'), Key::Home]),
     on(&[Key::Char('2')]),
     on(&[Key::Char('2'), Key::Down, Key::Enter]),
@@ -132,11 +134,20 @@ const STATES: [State; 11] = [
     on(&[Key::Char('1'), Key::Enter]),
     on(&[Key::Char('1'), Key::Enter, Key::Down]),
     on(&[Key::Char('1'), Key::Char('?')]),
+    on(&[Key::Char('2'), Key::Char('c'), Key::Down, Key::Char(' ')]),
+    on(&[Key::Char('7'), Key::Enter]),
+    on(&[Key::Char('2'), Key::Down, Key::Enter, Key::Enter]),
+    on(&[Key::Char('2'), Key::Char('/'), Key::Char('l')]),
+    on(&[Key::Char('2'), Key::Char('/'), Key::Char('z'), Key::Char('z'), Key::Enter]),
+    on(&[Key::Char('2'), Key::Char('M')]),
+    on(&[Key::Char('2'), Key::Down, Key::Char(' ')]),
+    State { keys: &[Key::Char('2')], nic: true },
+    State { keys: &[Key::Char('2'), Key::Enter], nic: true },
 ];
 
 impl State {
     fn shown(&self, size: (u16, u16)) -> App {
-        let mut app = app(&World::sick(), size);
+        let mut app = if self.nic { nic::offloaded(size) } else { app(&World::sick(), size) };
         press(&mut app, self.keys);
         app.settle();
         app
@@ -145,8 +156,12 @@ impl State {
     /// What follows from input: what the loop has to do, and the picture.
     fn after(&self, size: (u16, u16), input: impl Fn(&mut App) -> Action) -> (Action, String) {
         let mut app = self.shown(size);
-        let action = input(&mut app);
+        let mut action = input(&mut app);
         app.settle();
+        // Two files are one where their bytes are: their rows are those of two states.
+        if let Action::Write(file) = &mut action {
+            file.content = Content::Bytes(file.content.clone().into_bytes());
+        }
         (action, with_attributes(&app))
     }
 }
@@ -239,31 +254,37 @@ fn labels(app: &App) -> Vec<Label> {
 #[test]
 fn every_label_of_every_screen_and_box_can_be_clicked() {
     let mut names = std::collections::BTreeSet::new();
-    let size = USUAL;
-    for state in &STATES {
-        let untouched = state.after(size, |_| Action::Draw);
-        for Label { y, keys, words, line } in labels(&state.shown(size)) {
-            let more = line.starts_with("more") || line.split_once(" in ").unwrap().0.parse::<u32>().is_ok();
-            let pressed = keys.iter().map(|(_, key)| {
-                let key = if *key == Key::Down && more { Key::PageDown } else { *key };
-                state.after(size, |app| app.on_key(key))
-            });
-            let pressed: Vec<_> = pressed.collect();
-            assert!(
-                pressed.iter().any(|one| *one != untouched),
-                "{keys:?} do nothing: {line}\n{}",
-                untouched.1
-            );
-            for ((x, key), expected) in keys.iter().zip(&pressed) {
-                let clicked = state.after(size, |app| app.on_mouse(Mouse::Click(*x, y)));
-                assert!(clicked == *expected, "{key} at {x}, {y} is dead: {line}\n{}", clicked.1);
-                names.insert(key.to_string());
+    for size in [USUAL, WIDE] {
+        for state in &STATES {
+            let untouched = state.after(size, |_| Action::Draw);
+            for Label { y, keys, words, line } in labels(&state.shown(size)) {
+                let more =
+                    line.starts_with("more") || line.split_once(" in ").unwrap().0.parse::<u32>().is_ok();
+                let pressed = keys.iter().map(|(_, key)| {
+                    let key = if *key == Key::Down && more { Key::PageDown } else { *key };
+                    state.after(size, |app| app.on_key(key))
+                });
+                let pressed: Vec<_> = pressed.collect();
+                assert!(
+                    pressed.iter().any(|one| *one != untouched),
+                    "{keys:?} do nothing: {line}\n{}",
+                    untouched.1
+                );
+                for ((x, key), expected) in keys.iter().zip(&pressed) {
+                    let clicked = state.after(size, |app| app.on_mouse(Mouse::Click(*x, y)));
+                    assert!(clicked == *expected, "{key} at {x}, {y} is dead: {line}\n{}", clicked.1);
+                    names.insert(key.to_string());
+                }
+                let clicked = state.after(size, |app| app.on_mouse(Mouse::Click(words, y)));
+                assert!(pressed.contains(&clicked), "{keys:?} by its meaning is dead: {line}\n{}", clicked.1);
             }
-            let clicked = state.after(size, |app| app.on_mouse(Mouse::Click(words, y)));
-            assert!(pressed.contains(&clicked), "{keys:?} by its meaning is dead: {line}\n{}", clicked.1);
         }
     }
-    assert!(names.len() >= 10, "{names:?}");
+    for name in
+        ["Enter", "Esc", "Tab", "Down", "Left", "+", "-", "n", "N", "w", "q", "?", "u", "y", "/", "7", ","]
+    {
+        assert!(names.contains(name), "no label names {name}: {names:?}");
+    }
 }
 
 /// The walk above finds labels by their letters, which a terminal without UTF-8 shows in other frames.
