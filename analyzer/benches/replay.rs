@@ -14,6 +14,7 @@ use rocescope::metrics::pairing::peers::Peers;
 use rocescope::source::capture::Reader;
 use rocescope::source::flows::table::FlowTable;
 use rocescope::source::replay::count::Counts;
+use rocescope::source::replay::latest::Latest;
 use rocescope::source::replay::links::TapLinks;
 use rocescope::source::replay::worker::MetricsWorker;
 use rocescope_common::wire::Frame;
@@ -126,12 +127,12 @@ fn all(criterion: &mut Criterion) {
             bencher.iter_batched(
                 || (reader(&capture), counts()),
                 |(mut reader, (mut counts, mut links))| {
-                    let mut frame = Frame::EMPTY;
+                    let mut latest = Latest::default();
                     if let Some(reader) = &mut reader {
                         links.learn(reader.interfaces(), &mut counts.table);
                         while let Ok(Some(record)) = reader.next() {
                             let at = (record.interface, record.ts_ns);
-                            counts.frame(&mut links, at, (record.wire_len, record.data), &mut frame);
+                            counts.frame(&mut links, at, (record.wire_len, record.data), &mut latest);
                         }
                     }
                     assert_eq!(counts.table.len(), flows as usize);

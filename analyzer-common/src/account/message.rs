@@ -139,6 +139,18 @@ impl OpenMessage {
         self.flags & Self::STARTED != 0
     }
 
+    /// Counts packets in the middle of a message, alike and none missing before them, as [`packet`](Self::packet) does
+    /// one by one.
+    #[inline]
+    pub fn middle(&mut self, kinds: &mut ByOperation, part: MessagePacket, op: Op, packets: u32) {
+        let Some(kind) = kinds.get_mut(Operation::of(part.opcode) as usize) else { return };
+        kind.packets += u64::from(packets);
+        kind.payload_bytes += u64::from(part.payload) * u64::from(packets);
+        if !op.has(Op::RESPONSE) && self.flags & Self::STATED == 0 {
+            self.bytes = self.bytes.saturating_add(part.payload.saturating_mul(packets));
+        }
+    }
+
     /// Counts a packet; true if it ends a message. `gap`: PSNs are missing before it.
     #[inline(always)]
     pub fn packet(

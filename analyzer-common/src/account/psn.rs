@@ -108,6 +108,12 @@ impl PsnTrack {
         self.slack = if span.loose { span.upper } else { 1 };
         step
     }
+
+    /// Accounts for a packet with the expected PSN, as [`observe`](Self::observe) does, behind one that took one PSN.
+    #[inline(always)]
+    pub(super) fn next(&mut self) {
+        self.expected = self.expected.wrapping_add(1) & MASK24;
+    }
 }
 
 #[cfg(test)]

@@ -114,6 +114,21 @@ impl Collector {
         contents
     }
 
+    /// Takes in one packet of a slot that has had others, of a single tap. A truncated one has nothing to check.
+    #[inline]
+    pub fn next(&mut self, packet: &Packet, frame: &Frame, data: &[u8]) {
+        if (frame.icrc_offset as usize) < data.len() {
+            self.check(packet, frame, data);
+        } else if let Some((_, counts)) = self.slots.get_mut(packet.slot as usize) {
+            counts.unchecked += 1;
+        }
+    }
+
+    #[inline(never)]
+    fn check(&mut self, packet: &Packet, frame: &Frame, data: &[u8]) {
+        self.packet(packet, frame, data, false);
+    }
+
     /// The flow of a slot was retired.
     pub fn retired(&mut self, slot: u32) {
         let Some((link, counts)) = self.slots.get_mut(slot as usize) else { return };

@@ -117,6 +117,21 @@ impl Collector {
         }
     }
 
+    /// Takes in packets in the middle of a message: of requests they tell nothing.
+    #[inline]
+    pub fn train(&mut self, train: &[Packet], reverse: Reverse) {
+        if train.first().is_some_and(|first| !Op::of(first.opcode).has(Op::REQUEST)) {
+            self.responses(train, reverse);
+        }
+    }
+
+    #[inline(never)]
+    fn responses(&mut self, train: &[Packet], reverse: Reverse) {
+        for packet in train {
+            self.packet(packet, reverse);
+        }
+    }
+
     /// Notes where the flow's open message begins.
     fn begin(&mut self, packet: &Packet, op: Op, broken: bool) {
         let at = packet.slot as usize;

@@ -175,6 +175,24 @@ impl Collector {
         }
     }
 
+    /// Takes in a train: packets that only continue the message of the packet before, alike but for PSN, identification
+    /// and time, which does not go back.
+    #[inline(never)]
+    pub fn train(&mut self, train: &[Packet]) {
+        let Some(first) = train.first() else { return };
+        if !(self.duplicates.is_idle() && self.pairing.is_decided(first.slot) && self.taps.is_idle()) {
+            return train.iter().for_each(|packet| self.packet_with(packet, None, None));
+        }
+        let reverse = self.pairing.reverse(first.slot);
+        self.latency.train(train, reverse);
+        self.ecn.train(train);
+        self.loss.train(train, reverse);
+        self.traffic.train(train);
+        if let Some(messages) = &mut self.messages {
+            train.iter().for_each(|packet| messages.packet(packet, reverse));
+        }
+    }
+
     /// A duplicate of a packet that the collectors have had. A CE mark that only the duplicate shows is reported to
     /// those that count marks.
     #[cold]

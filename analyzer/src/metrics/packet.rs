@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::entity::Stats;
 use rocescope_common::account::{Event, FlowKey, Outcome};
 use rocescope_common::wire::Frame;
+use rocescope_common::wire::bth::MASK24;
 pub use rocescope_common::wire::frame::CE;
 use rocescope_common::wire::frame::PCP_NONE;
 use rocescope_common::wire::opcode::Op;
@@ -134,6 +135,14 @@ impl Packet {
             hops,
             flags: flags(frame, op),
         }
+    }
+
+    /// The packet directly behind this one in the middle of a message: only PSN, IPv4 identification and time differ.
+    #[inline]
+    #[must_use]
+    pub fn next(&self, (frame, data): (&Frame, &[u8]), time_ns: u64) -> Self {
+        let (id, _) = network(frame, data);
+        Self { time_ns, psn: frame.psn, expected: frame.psn.wrapping_add(1) & MASK24, id, ..*self }
     }
 
     /// The BTH's AckReq bit.

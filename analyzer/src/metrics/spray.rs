@@ -145,6 +145,18 @@ impl Collector {
         self.trimmed(packet)
     }
 
+    /// True if a packet that was just taken in is as long as the longest of its flow, with its DSCP: one more such in
+    /// the middle of a message changes nothing.
+    #[inline]
+    #[must_use]
+    pub fn is_usual(&self, slot: u32, frame: &Frame) -> bool {
+        let Some(flow) = self.flows.get(slot as usize) else { return false };
+        frame.payload > 0
+            && frame.payload == u32::from(flow.largest)
+            && frame.tos >> 2 == flow.dscp
+            && frame.payload <= frame.wire_len
+    }
+
     #[cold]
     fn trimmed(&mut self, packet: &Packet) -> bool {
         let trims = self.trims.entry(packet.slot).or_default();

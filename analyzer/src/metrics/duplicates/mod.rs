@@ -251,10 +251,16 @@ impl Filter {
     /// Judges one packet: its own, or a duplicate.
     #[inline(always)]
     pub fn packet(&mut self, packet: &Packet, extras: Option<&PacketExtras>) -> Verdict {
-        if self.restless == 0 && extras.is_none() && !packet.outcome.duplicate_psn {
+        if self.is_idle() && extras.is_none() && !packet.outcome.duplicate_psn {
             return Verdict::Own;
         }
         self.look(packet, extras)
+    }
+
+    /// True if packets at the expected PSN need no look.
+    #[inline]
+    pub(super) const fn is_idle(&self) -> bool {
+        self.restless == 0
     }
 
     #[inline(never)]

@@ -136,6 +136,32 @@ impl Collector {
         }
     }
 
+    /// Takes in packets in the middle of a message, alike but for their times, which do not go back, and not marked.
+    pub fn train(&mut self, train: &[Packet]) {
+        let (Some(first), Some(last)) = (train.first(), train.last()) else { return };
+        if first.data_ecn() == 0 {
+            return;
+        }
+        let times = (first.time_ns, last.time_ns);
+        match link(&mut self.links, first.link, first.time_ns).map(|link| link.bin_of_all(times)) {
+            None => {}
+            Some(Some(bin)) => bin.capable += u32::try_from(train.len()).unwrap_or(u32::MAX),
+            Some(None) => {
+                for packet in train {
+                    if let Some(link) = link(&mut self.links, packet.link, packet.time_ns) {
+                        link.at(packet.time_ns).capable += 1;
+                    }
+                }
+            }
+        }
+        let known = self.slots.get(first.slot as usize).map_or(NONE, |slot| slot.data);
+        if known != NONE
+            && let Some(data) = self.data.get_mut(known)
+        {
+            train.iter().for_each(|packet| data.packet(packet.time_ns, packet.wire_len, false));
+        }
+    }
+
     /// A packet that counts already passed again, marked by now.
     #[cold]
     pub fn marked(&mut self, packet: &Packet) {

@@ -45,6 +45,14 @@ impl<const N: usize> Series<N> {
         &mut self.bins[at % N]
     }
 
+    /// The bin of all times between these two, if it is one, and there is one.
+    #[inline]
+    pub fn bin_of_all(&mut self, (first_ns, last_ns): (u64, u64)) -> Option<&mut Bin> {
+        let number = |time_ns: u64| time_ns.saturating_sub(self.start_ns) >> self.shift;
+        let (at, last) = (number(first_ns), number(last_ns));
+        if at == last { self.bins.get_mut(usize::try_from(at).ok()?) } else { None }
+    }
+
     #[cold]
     fn fold(&mut self) {
         for at in 0..N {

@@ -22,6 +22,7 @@
 //! | `slot` | what is kept of a flow: its latest packets, and a sequence once one is needed |
 //! | `parallel` | PSNs of a flow that is spread over links: a packet at another tap is no gap |
 //! | `retired` | sums of flows that are gone |
+//! | `train` | packets in the middle of a message at once |
 //! | `latest` | the latest packets of a sequence, and their order of sending |
 //! | `from_kernel` | the same from events of the kernel programs instead of packets |
 
@@ -43,6 +44,7 @@ mod slot;
 mod state;
 #[cfg(test)]
 mod tests;
+mod train;
 
 use crate::util::definition::Definition;
 use crate::util::index::Index;

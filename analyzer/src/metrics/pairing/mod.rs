@@ -299,6 +299,12 @@ impl Pairing {
         self.reverse(packet.slot)
     }
 
+    /// True if packets in the middle of messages tell nothing more about the flow of a slot.
+    #[must_use]
+    pub fn is_decided(&self, slot: u32) -> bool {
+        self.slots.get(slot as usize).is_some_and(|slot| slot.settled || slot.decided)
+    }
+
     /// The other direction of a slot's flow, as known so far.
     pub fn reverse(&self, slot: u32) -> Reverse {
         let slot = self.slots.get(slot as usize).unwrap_or(&FREE);

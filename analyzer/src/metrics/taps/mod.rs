@@ -144,6 +144,12 @@ impl Collector {
         }
     }
 
+    /// True if packets are not kept.
+    #[inline]
+    pub(super) const fn is_idle(&self) -> bool {
+        self.taps <= 1 && self.early >= EARLY
+    }
+
     /// The flow of a slot was retired.
     pub fn retired(&mut self, slot: u32) {
         if let Some(slot) = self.slots.get_mut(slot as usize) {

@@ -367,6 +367,24 @@ impl Binner {
         self.newest
     }
 
+    /// The number of the newest bin, if both times are in it.
+    #[inline]
+    pub fn newest(&self, (first_ns, last_ns): (u64, u64)) -> Option<u64> {
+        let within = |time_ns: u64| time_ns.wrapping_sub(self.start_ns) < self.length_ns;
+        (within(first_ns) && within(last_ns)).then_some(self.newest)
+    }
+
+    /// Adds packets of one class to the newest bin.
+    #[inline]
+    pub fn more(&mut self, packets: u64, bytes: u64, class: usize) {
+        if let Some(bin) = self.open.get_mut(place(self.newest)) {
+            bin.bytes += bytes;
+            if let Some(count) = bin.packets.get_mut(class) {
+                *count += packets;
+            }
+        }
+    }
+
     /// A packet that is not in the newest bin.
     #[inline(never)]
     fn other(&mut self, time_ns: u64, bin_ns: u64, wire_len: u32, class: usize) {

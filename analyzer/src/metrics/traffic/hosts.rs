@@ -134,6 +134,18 @@ struct Overlap {
 }
 
 impl Target {
+    /// Adds data packets to the open bins.
+    #[inline(always)]
+    fn add(&mut self, seen: &BinPackets) {
+        self.last_ns = self.last_ns.max(seen.last_ns);
+        self.open.packets += seen.data_packets;
+        self.open.bytes += seen.data_bytes;
+        self.open.ce += seen.ce;
+        if seen.gaps != 0 {
+            self.open.gaps += seen.gaps;
+        }
+    }
+
     /// Data in the open bin of data.
     fn overlap(&self) -> Degree {
         let (mut sum, before) = (self.overlap.sum, &self.overlap.before);
@@ -363,13 +375,32 @@ impl Pairs {
                 target.sender(pair, first);
             }
         }
-        target.last_ns = target.last_ns.max(seen.last_ns);
-        target.open.packets += seen.data_packets;
-        target.open.bytes += seen.data_bytes;
-        target.open.ce += seen.ce;
-        if seen.gaps != 0 {
-            target.open.gaps += seen.gaps;
+        target.add(&seen);
+    }
+
+    /// Counts data packets of one length and flow as [`packets`](Self::packets) does one by one, if none of them begins
+    /// a bin and the sender has its turn; otherwise nothing.
+    #[inline]
+    pub fn more(&mut self, number: u32, seen: BinPackets, wire_len: u64) -> bool {
+        let Some(pair) = self.list.get_mut(number as usize) else {
+            self.left_out += seen.packets;
+            return true;
+        };
+        let Some(target) = self.targets.get_mut(pair.target as usize) else { return false };
+        let before_last = target.open.bytes + seen.data_bytes - wire_len;
+        if target.bin != seen.bin
+            || pair.turn != target.turn
+            || seen.first_ns > target.last_ns.saturating_add(SILENCE_NS)
+            || seen.last_ns - seen.first_ns > SILENCE_NS
+            || before_last >= target.full_at
+        {
+            return false;
         }
+        pair.packets += seen.packets;
+        pair.bytes += seen.bytes;
+        pair.data_bytes += seen.data_bytes;
+        target.add(&seen);
+        true
     }
 
     /// Takes out duplicates that were counted between the hosts of a pair.

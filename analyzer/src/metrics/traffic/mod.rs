@@ -253,6 +253,65 @@ impl Collector {
         }
     }
 
+    /// Takes in packets in the middle of a message, alike but for PSN and time, which does not go back, and not marked.
+    pub fn train(&mut self, train: &[Packet]) {
+        if self.at_once(train).is_none() {
+            self.one_by_one(train);
+        }
+    }
+
+    #[inline(never)]
+    fn one_by_one(&mut self, train: &[Packet]) {
+        for packet in train {
+            self.packet(packet, None);
+        }
+    }
+
+    /// The same where they are in one bin of time and in one of data; otherwise nothing.
+    #[inline]
+    fn at_once(&mut self, train: &[Packet]) -> Option<()> {
+        let (first, last) = (train.first()?, train.last()?);
+        let Packet { opcode, payload, dma_len, wire_len, .. } = *first;
+        let op = Op::of(opcode);
+        let slot = self.slots.get_mut(first.slot as usize)?;
+        let link = self.links.get_mut(usize::from(first.link))?;
+        let packets = u32::try_from(train.len()).ok()?;
+        let (count, bytes) = (u64::from(packets), u64::from(packets) * u64::from(wire_len));
+        let seen = BinPackets {
+            bin: link.bins.newest((first.time_ns, last.time_ns))?,
+            first_ns: first.time_ns,
+            last_ns: last.time_ns,
+            packets: count,
+            bytes,
+            data_packets: count,
+            data_bytes: bytes,
+            ce: 0,
+            gaps: 0,
+        };
+        if !self.pairs.more(slot.pair, seen, u64::from(wire_len)) {
+            return None;
+        }
+        link.bins.more(count, bytes, class(first, op));
+        if let Some(frames) = link.frame_sizes.get_mut(frame_bucket(wire_len)) {
+            *frames += count;
+        }
+        slot.message.middle(&mut self.kinds, MessagePacket { opcode, payload, dma_len }, op, packets);
+        let flowlet = Flowlet {
+            start_ns: first.time_ns,
+            end_ns: last.time_ns,
+            bytes,
+            fresh_bytes: bytes,
+            packets: count,
+        };
+        if let Some(before) = slot.flowlet.merge(&flowlet) {
+            self.ended.push(Record::of(&before, slot.pair, slot.dest_qp));
+        }
+        if op.has(Op::RESPONSE) {
+            slot.answer = PsnTime::of(last.psn, last.time_ns);
+        }
+        Some(())
+    }
+
     /// The latest packet may be the duplicate of an earlier one: whether it is shows later
     /// ([`take_out`](Self::take_out)).
     #[cold]

@@ -6,7 +6,7 @@
 use hashbrown::HashTable;
 use rocescope_common::abi::maps::{ExtraKind, dscp_value};
 use rocescope_common::abi::{Counter, ExtraKey};
-use rocescope_common::account::{FlowKey, Outcome, observe};
+use rocescope_common::account::{FlowKey, Outcome, observe, observe_next};
 use rocescope_common::wire::{Frame, SkipReason};
 use std::hash::{BuildHasher as _, Hasher as _};
 
@@ -145,6 +145,14 @@ impl FlowTable {
             }
         }
         Some(Observed { slot: number, stats, outcome })
+    }
+
+    /// Counts a packet that [continues](observe_next) the message of the latest packet of the flow in `slot`.
+    #[inline]
+    pub fn observe_next(&mut self, slot: u32, frame: &Frame, now_ns: u64) -> Option<Observed<'_>> {
+        let Slot { stats, .. } = self.slots.get_mut(slot as usize)?;
+        observe_next(stats, frame, now_ns);
+        Some(Observed { slot, stats, outcome: Outcome::NONE })
     }
 
     #[inline(never)]

@@ -7,6 +7,7 @@ use rocescope_common::account::{Event, FlowKey, Outcome};
 use rocescope_common::wire::frame::{Full, Meta, parse_into};
 use rocescope_common::wire::{Frame, SkipReason};
 
+use super::latest::Latest;
 use super::links::TapLinks;
 use super::worker::MetricsWorker;
 use crate::filter::Filter;
@@ -50,25 +51,57 @@ impl Counts {
         self.from_ns <= ts_ns && ts_ns <= self.to_ns
     }
 
-    /// Counts one frame. `frame` is a reusable buffer for its headers, with any content: clearing it for each frame
-    /// would cost time.
-    #[inline]
+    /// Counts one frame. `latest` is the one before it, if there is any that it may continue, and then this one.
+    #[expect(
+        clippy::inline_always,
+        reason = "most frames continue the one before, which takes little more than a call"
+    )]
+    #[inline(always)]
     pub fn frame(
         &mut self,
         links: &mut TapLinks,
         at: (u32, u64),
         (wire_len, data): (u32, &[u8]),
-        frame: &mut Frame,
+        latest: &mut Latest,
     ) {
         #[cfg(feature = "test-clock")]
         crate::util::hijack::here("replay");
-        let (interface, ts_ns) = at;
+        let (_, ts_ns) = at;
         if !self.in_range(ts_ns) {
             return widen(&mut self.out_of_range, ts_ns);
         }
         widen(&mut self.window, ts_ns);
+        if latest.is_continued_by(at, (wire_len, data)) {
+            self.next(links, ts_ns, latest, data);
+        } else {
+            self.another(links, at, (wire_len, data), latest);
+        }
+    }
+
+    /// Counts a frame that continues the message of the latest.
+    #[inline]
+    fn next(&mut self, tap: &TapLinks, ts_ns: u64, latest: &Latest, data: &[u8]) {
+        let Latest { frame, link, slot, .. } = latest;
+        self.metrics.roce(tap, *link, ts_ns);
+        if let Some(observed) = self.table.observe_next(*slot, frame, ts_ns) {
+            self.metrics.next((frame, data), (ts_ns, *link), &observed, tap);
+        }
+    }
+
+    /// Counts a frame of any kind, which is the latest then.
+    #[inline(never)]
+    fn another(
+        &mut self,
+        links: &mut TapLinks,
+        at: (u32, u64),
+        (wire_len, data): (u32, &[u8]),
+        latest: &mut Latest,
+    ) {
+        let (interface, ts_ns) = at;
         // In place: returning the frame by value would copy it.
-        let (link, parsed) = if let Some(link) = links.ethernet(interface) {
+        let frame = latest.replace();
+        let ethernet = links.ethernet(interface);
+        let (link, parsed) = if let Some(link) = ethernet {
             // What is constant here takes branches out of the parser.
             (link, parse_into::<Full>(&data, Meta::ethernet(wire_len), &mut (), frame))
         } else {
@@ -77,7 +110,14 @@ impl Counts {
         match parsed {
             Ok(()) => {
                 self.metrics.roce(links, link, ts_ns);
-                self.packet(links, link, ts_ns, frame, data);
+                if let Some((slot, outcome)) = self.packet(links, link, ts_ns, frame, data)
+                    && outcome == Outcome::NONE
+                    && ethernet.is_some()
+                    && self.filter.is_none()
+                    && self.metrics.is_usual(slot, frame)
+                {
+                    latest.keep(at, (link, slot), data);
+                }
             }
             Err(reason) => {
                 self.metrics.other(link, ts_ns);
@@ -103,21 +143,31 @@ impl Counts {
         (link, start.and_then(|meta| parse_into::<Full>(&data, meta, &mut (), frame)))
     }
 
+    /// Counts a packet, and returns its slot and what remains to be done; `None` where it is in no flow.
     #[inline]
-    fn packet(&mut self, tap: &TapLinks, link: u16, ts_ns: u64, frame: &Frame, data: &[u8]) {
+    fn packet(
+        &mut self,
+        tap: &TapLinks,
+        link: u16,
+        ts_ns: u64,
+        frame: &Frame,
+        data: &[u8],
+    ) -> Option<(u32, Outcome)> {
         if let Some(filter) = &self.filter {
             let name = self.table.links().get(usize::from(link)).map_or("", |link| link.name.as_str());
             if !filter.packet(frame, name) {
                 self.filtered_infiniband += u64::from(frame.roce_version == 0);
-                return self.table.skip(link, SkipReason::Filtered, frame.wire_len);
+                self.table.skip(link, SkipReason::Filtered, frame.wire_len);
+                return None;
             }
         }
-        let Some(observed) = self.table.observe(link, frame, ts_ns) else { return };
-        let outcome = observed.outcome;
+        let observed = self.table.observe(link, frame, ts_ns)?;
+        let (slot, outcome) = (observed.slot, observed.outcome);
         if outcome.events != 0 {
             happened(&mut self.peers, self.events.as_mut(), (link, frame, ts_ns, data), outcome);
         }
         self.metrics.packet((frame, data), (ts_ns, link), &observed, tap);
+        Some((slot, outcome))
     }
 }
 

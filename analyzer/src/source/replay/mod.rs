@@ -8,6 +8,7 @@
 
 pub mod count;
 pub mod inputs;
+pub mod latest;
 pub mod links;
 pub mod pace;
 mod run;

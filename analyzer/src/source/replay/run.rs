@@ -11,9 +11,9 @@ use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
 use anyhow::Result;
-use rocescope_common::wire::Frame;
 
 use super::count::Counts;
+use super::latest::Latest;
 use super::pace::Pace;
 use super::tap::{HaltReason, Messages, TapReader};
 use super::{Emit, Options};
@@ -267,8 +267,7 @@ impl Replay {
             tap.learn(&mut self.counts.table, &mut self.messages)?;
             let frame = &tap.pending;
             let (at, bytes) = ((frame.interface, ts_ns), (frame.wire_len, frame.data.as_slice()));
-            let mut headers = Frame::EMPTY;
-            self.counts.frame(&mut tap.links, at, bytes, &mut headers);
+            self.counts.frame(&mut tap.links, at, bytes, &mut Latest::default());
         }
         self.advance(at, Some(until))
     }
@@ -280,8 +279,8 @@ impl Replay {
             let limit = until.map_or(0, |until| until.min(self.clock.gate_ns));
             let counts = &mut self.counts;
             let mut left = FRAMES_PER_CHECK;
-            let mut latest = 0;
-            let mut headers = Frame::EMPTY;
+            let mut latest_ns = 0;
+            let mut latest = Latest::default();
             let halt = tap.frames(
                 &mut self.messages,
                 |ts_ns| {
@@ -289,13 +288,13 @@ impl Replay {
                     ts_ns < limit && left > 0
                 },
                 |links, record| {
-                    latest = record.ts_ns.max(latest);
+                    latest_ns = record.ts_ns.max(latest_ns);
                     let at = (record.interface, record.ts_ns);
-                    counts.frame(links, at, (record.wire_len, record.data), &mut headers);
+                    counts.frame(links, at, (record.wire_len, record.data), &mut latest);
                 },
             )?;
-            if latest > 0 && self.counts.in_range(latest) {
-                self.clock.now_ns = self.clock.now_ns.max(Some(latest));
+            if latest_ns > 0 && self.counts.in_range(latest_ns) {
+                self.clock.now_ns = self.clock.now_ns.max(Some(latest_ns));
             }
             self.clock.unsent |= left < FRAMES_PER_CHECK;
             match halt {

@@ -48,6 +48,9 @@ struct Batch {
     contents: Vec<Option<Contents>>,
     /// Silences of links that have ended, with the index of the packet before which they end, in order.
     silences: Vec<(usize, u16, LinkSilence)>,
+    /// Packets that only continue the message of the one before each: indexes of the first and behind the last, in
+    /// order.
+    trains: Vec<(usize, usize)>,
 }
 
 impl Batch {
@@ -58,6 +61,7 @@ impl Batch {
             extras: Vec::new(),
             contents: Vec::new(),
             silences: Vec::new(),
+            trains: Vec::new(),
         }
     }
 
@@ -82,11 +86,10 @@ impl Batch {
         let packets = self.packets.get(..to).unwrap_or_default();
         let contents = |at: usize| self.contents.get(at).copied().flatten();
         let between = |from: usize, to: usize, collector: &mut Collector| {
-            let packets = packets.get(from..to).unwrap_or_default();
             if self.contents.is_empty() {
-                return collect(packets, collector);
+                return self.collect_trains((from, to), collector);
             }
-            for (at, packet) in (from..).zip(packets) {
+            for (at, packet) in (from..).zip(packets.get(from..to).unwrap_or_default()) {
                 collector.packet_with(packet, None, contents(at));
             }
         };
@@ -102,7 +105,23 @@ impl Batch {
         between(done, to, collector);
     }
 
+    /// Passes the packets with these indexes, of one tap and without additional data, trains at once.
+    fn collect_trains(&self, (from, to): (usize, usize), collector: &mut Collector) {
+        let packets = |from: usize, to: usize| self.packets.get(from..to).unwrap_or_default();
+        let mut done = from;
+        let first = self.trains.partition_point(|(_, end)| *end <= from);
+        for (start, end) in self.trains.iter().skip(first).take_while(|(start, _)| *start < to) {
+            // The packet that a train continues goes before it by itself.
+            let (start, end) = ((*start).max(from + 1).min(to), (*end).min(to));
+            collect(packets(done, start), collector);
+            collector.train(packets(start, end));
+            done = end;
+        }
+        collect(packets(done, to), collector);
+    }
+
     fn clear(&mut self) {
+        self.trains.clear();
         self.len = 0;
         self.extras.clear();
         self.contents.clear();
@@ -239,6 +258,42 @@ impl MetricsWorker {
         if self.batch.len == BATCH {
             self.hand_over();
         }
+    }
+
+    /// The same of a packet that only continues the message of the one before, which was [usual](Self::is_usual).
+    #[inline]
+    pub fn next(
+        &mut self,
+        (frame, data): (&Frame, &[u8]),
+        (time_ns, link): (u64, u16),
+        observed: &Observed<'_>,
+        tap: &TapLinks,
+    ) {
+        let at = self.batch.len % BATCH;
+        let alone = !self.several && self.silences.links() <= 1;
+        let from = at.checked_sub(1).filter(|_| alone);
+        let pair = from.and_then(|from| self.batch.packets.get_mut(from..)?.first_chunk_mut());
+        // The one before is in another batch, or there are several taps.
+        let Some([before, packet]) = pair else {
+            return self.packet((frame, data), (time_ns, link), observed, tap);
+        };
+        *packet = before.next((frame, data), time_ns);
+        self.icrc.next(packet, frame, data);
+        self.control.packet(packet, frame, observed.stats.packets, data);
+        match self.batch.trains.last_mut() {
+            Some((_, end)) if *end == at => *end += 1,
+            _ => self.batch.trains.push((at, at + 1)),
+        }
+        self.batch.len += 1;
+        if self.batch.len == BATCH {
+            self.hand_over();
+        }
+    }
+
+    /// True if a packet that was just processed is of the length and DSCP of its flow.
+    #[inline]
+    pub fn is_usual(&self, slot: u32, frame: &Frame) -> bool {
+        self.spray.is_usual(slot, frame)
     }
 
     /// Call when the flows of these slots were retired, since the slots will be reused.
