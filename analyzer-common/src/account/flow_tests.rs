@@ -3,7 +3,7 @@ extern crate std;
 use std::vec;
 use std::vec::Vec;
 
-use super::{Event, FlowStats, Outcome, observe};
+use super::{Event, FlowStats, Outcome, observe, observe_next};
 use crate::account::PackedOutcome;
 use crate::wire::Frame;
 
@@ -92,5 +92,29 @@ fn a_packed_outcome_is_the_same() {
     ];
     for outcome in outcomes {
         assert_eq!(PackedOutcome::of(outcome).unpack(), outcome);
+    }
+}
+
+#[test]
+fn a_packet_that_continues_a_message_counts_like_any_other() {
+    for (first, middle) in [(0x06, 0x07), (0x00, 0x01), (FIRST, MIDDLE), (0x26, 0x27), (0xA6, 0xA7)] {
+        let frame = |opcode, psn: u32| Frame {
+            opcode,
+            psn: psn & 0xFF_FFFF,
+            tos: 2,
+            roce_version: 2,
+            wire_len: 1082,
+            payload: 1024,
+            ..Frame::EMPTY
+        };
+        let mut stats = FlowStats::default();
+        observe(&mut stats, &frame(first, 0xFF_FFFC), 10);
+        assert_eq!(observe(&mut stats, &frame(middle, 0xFF_FFFD), 11), Outcome::NONE);
+        let mut next = stats;
+        for (more, now) in (0xFF_FFFE..).zip([12, 12, 11, 9, 13]) {
+            assert_eq!(observe(&mut stats, &frame(middle, more), now), Outcome::NONE);
+            observe_next(&mut next, &frame(middle, more), now);
+            assert_eq!(next, stats, "{middle:#x}");
+        }
     }
 }

@@ -240,6 +240,23 @@ mod tests {
     }
 
     #[test]
+    fn packets_in_the_middle_at_once_are_those_one_by_one() {
+        for (first, middle, dma_len) in [(0x06, 0x07, 9_000), (0x00, 0x01, UNKNOWN), (0x0D, 0x0E, UNKNOWN)] {
+            let mut kinds = [MessageCounts::NONE; COUNTED_OPERATIONS];
+            let mut open = OpenMessage::default();
+            let part = MessagePacket { opcode: first, payload: 1024, dma_len };
+            open.packet(&mut kinds, part, Op::of(first), false, false);
+            let (mut all, mut at_once) = (kinds, open);
+            let part = MessagePacket { opcode: middle, payload: 1024, dma_len: UNKNOWN };
+            for _ in 0..5 {
+                open.packet(&mut kinds, part, Op::of(middle), false, false);
+            }
+            at_once.middle(&mut all, part, Op::of(middle), 5);
+            assert_eq!((all, at_once), (kinds, open), "{middle:#x}");
+        }
+    }
+
+    #[test]
     fn frame_buckets_have_inclusive_upper_bounds() {
         // Miri takes a minute for all of them.
         let step = if cfg!(miri) { 61 } else { 1 };

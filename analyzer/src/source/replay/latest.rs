@@ -129,3 +129,7 @@ fn psn_at(data: &[u8], bth: usize) -> Option<u32> {
     let word = data.get(bth + 8..)?.first_chunk()?;
     Some(u32::from_be_bytes(*word) & MASK24)
 }
+
+#[cfg(test)]
+#[path = "latest_tests.rs"]
+mod tests;
