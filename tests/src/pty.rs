@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 
 use anyhow::{Context as _, Result};
-use rustix::process::setsid;
+use rustix::process::{Pid, Signal, kill_process, setsid};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
@@ -28,13 +28,28 @@ fn open() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// Runs `command` to its end with a terminal as standard output, and returns its output.
 pub fn output(command: &mut Command) -> Result<(ExitStatus, String)> {
+    run(command, None)
+}
+
+/// The same; it gets the signal of Ctrl-C when it has written `part`.
+pub fn interrupted(command: &mut Command, part: &str) -> Result<(ExitStatus, String)> {
+    run(command, Some(part.as_bytes()))
+}
+
+fn run(command: &mut Command, mut until: Option<&[u8]>) -> Result<(ExitStatus, String)> {
     let (ours, theirs) = open().context("no terminal could be made")?;
     let mut child = command.stdin(Stdio::null()).stdout(theirs).spawn().context("cannot start a program")?;
     // The command still holds the other end of the terminal, which would keep the reader waiting.
     command.stdout(Stdio::null());
-    let (mut ours, mut written) = (File::from(ours), Vec::new());
+    let (mut ours, mut written, mut part) = (File::from(ours), Vec::new(), [0; 4_096]);
     // Reading ends with an error when the last process has closed the other end.
-    let _ = ours.read_to_end(&mut written);
+    while let Ok(length @ 1..) = ours.read(&mut part) {
+        written.extend_from_slice(&part[..length]);
+        if until.is_some_and(|until| written.windows(until.len()).any(|window| window == until)) {
+            until = None;
+            kill_process(Pid::from_child(&child), Signal::INT)?;
+        }
+    }
     Ok((child.wait()?, String::from_utf8_lossy(&written).into_owned()))
 }
 

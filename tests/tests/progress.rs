@@ -11,14 +11,10 @@ use rocescope_tests::needs_root;
 use rocescope_tests::oracle::binary;
 use rocescope_tests::pty;
 
-/// Time after which a command gets the signal of Ctrl-C.
-const MOST: &str = "60";
-
 /// The program with a terminal as its standard error, which does not wait before it shows progress.
 fn in_terminal(arguments: &[&str]) -> Command {
-    let mut command = Command::new("timeout");
-    command.args(["--preserve-status", "--signal", "INT", MOST]);
-    command.args(["sh", "-c", "exec \"$@\" 2>&1 >/dev/null", "sh"]).arg(binary::path().unwrap());
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$@\" 2>&1 >/dev/null", "sh"]).arg(binary::path().unwrap());
     command.args(arguments).env("ROCESCOPE_TEST_IMPATIENT", "1");
     command
 }
@@ -57,7 +53,9 @@ fn a_live_run_of_a_given_duration_shows_the_time_left() {
 #[test]
 fn a_benchmark_shows_the_time_left() {
     needs_root!();
-    let (status, shown) = pty::output(&mut in_terminal(&["bench", "--output", "json"])).unwrap();
+    // It gets the signal of Ctrl-C once it shows it.
+    let mut command = in_terminal(&["bench", "--output", "json"]);
+    let (status, shown) = pty::interrupted(&mut command, " s left").unwrap();
     assert!(status.success(), "{shown}");
     shows_progress(&shown, " rounds, ");
 }
