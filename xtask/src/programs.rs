@@ -7,10 +7,12 @@ use crate::build::with_ebpf;
 use crate::check::ensure_target;
 use crate::dist::Target;
 use crate::ebpf_toolchain::EbpfToolchain;
-use crate::run::{cargo, show};
+use crate::run::{cargo, show, workspace_root};
 use anyhow::{Context as _, Result, anyhow, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// The profile for running tests: optimised, with checked arithmetic.
 pub(crate) const CHECKED: &str = "checked";
@@ -35,6 +37,11 @@ pub(crate) enum Features {
     /// Those of integration tests on another processor.
     Foreign,
 }
+
+/// What cargo builds for the integration tests.
+pub(crate) const INTEGRATION_TESTS: [&str; 2] = ["--test", "*"];
+/// What it builds for the unit tests.
+pub(crate) const UNIT_TESTS: [&str; 3] = ["--lib", "--bin", "xtask"];
 
 /// Path of rocescope, and the test programs.
 type Built = (Option<PathBuf>, Vec<TestProgram>);
@@ -125,7 +132,45 @@ impl Programs {
 /// # Errors
 /// The command that failed.
 pub(crate) fn units(toolchain: Option<&EbpfToolchain>) -> Result<Vec<TestProgram>> {
-    Ok(build(Features::Units, toolchain, DEBUG, None, ["--lib", "--bin", "xtask"])?.1)
+    Ok(build(Features::Units, toolchain, DEBUG, None, UNIT_TESTS)?.1)
+}
+
+/// A build of the crates of others, without what needs the kernel programs, until it is dropped.
+pub(crate) struct DependencyBuild(Option<Child>);
+
+impl DependencyBuild {
+    /// Of those that the integration tests need in this profile, or the unit tests in [`DEBUG`]. It has the lowest
+    /// priority.
+    pub(crate) fn of(profile: &str) -> Self {
+        let toolchain = EbpfToolchain { toolchain: "none".to_owned(), linker_dir: PathBuf::from("/nowhere") };
+        let (features, selection) = if profile == DEBUG {
+            (Features::Units, &UNIT_TESTS[..])
+        } else {
+            (Features::All, &INTEGRATION_TESTS[..])
+        };
+        let mut command = cargo();
+        command.args(["build", "--keep-going", "--profile", profile]);
+        select(&mut command, features, Some(&toolchain)).args(selection);
+        let mut patient = Command::new("nice");
+        patient.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
+        patient.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        patient
+            .current_dir(workspace_root())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        // With its compilers, a group of processes.
+        Self(patient.process_group(0).spawn().ok())
+    }
+}
+
+impl Drop for DependencyBuild {
+    fn drop(&mut self) {
+        let Some(child) = &mut self.0 else { return };
+        // It may have ended.
+        let _ = kill_process_group(Pid::from_child(child), Signal::TERM);
+        let _ = child.wait();
+    }
 }
 
 /// Builds `selection`: rocescope, if needed, and tests.

@@ -177,6 +177,11 @@ pub(crate) fn fresh_tools() -> Result<()> {
     packages::ensure_fresh_tools()
 }
 
+/// True if nothing needs to be installed for the kernel programs.
+pub(crate) fn has_ebpf_toolchain() -> bool {
+    EbpfToolchain::from_env().or_else(EbpfToolchain::from_record).is_some_and(|choice| check(&choice).is_ok())
+}
+
 /// A compiler and a linker for the kernel programs, installed if missing.
 ///
 /// # Errors

@@ -4,34 +4,44 @@ mod lanes;
 
 use crate::ebpf_toolchain::EbpfToolchain;
 use crate::emulated;
-use crate::programs::{self, CHECKED, INTEGRATION, Programs, TestProgram};
+use crate::programs::{self, CHECKED, DEBUG, DependencyBuild, INTEGRATION, Programs, TestProgram};
 use crate::run::{is_ci, root_prefix, say, step, target_dir};
 use crate::setup;
 use anyhow::{Context as _, Result, anyhow, bail};
 use lanes::LaneProgram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::{env, fs, thread};
 
-/// Number of test programs that run at the same time. More would not be faster on two CPUs, and would delay tests
-/// that wait for responses.
-const LANES: usize = 2;
+/// Number of test programs that run at the same time: one more than two CPUs have work for, since most of them wait for
+/// traffic, timers and programs.
+const LANES: usize = 3;
 
-/// The longest tests, which start first, so that the others fill the second lane.
-const LONG: [&str; 8] = [
-    "mutation",
-    "rocescope",
-    "kernel_vs_replay",
-    "layers",
-    "kernel_latency",
-    "replay_vs_tshark",
+/// The longest tests, which start first, so that the others fill the lanes.
+const LONG: [&str; 14] = [
+    PATIENT,
+    "fleet",
+    "export",
+    "fleet_unknown",
+    "record",
+    "fleet_figures",
     "live_cli",
-    "kernel_loss",
+    "tui_replay",
+    "replay_vs_tshark",
+    "robust",
+    "tui",
+    "truth",
+    "share",
+    "layers",
 ];
 
 /// Tests that saturate the machine, measure time or inspect loaded programs system-wide: nothing runs beside them.
 const ALONE: [&str; 7] =
     ["load", "races", "seqlock", "live_timing", "live_findings", "replay_scale", "verifier"];
+
+/// A test that works for a given time: it takes the processors when others leave them.
+const PATIENT: &str = "mutation";
 
 /// Environment variables that sudo must pass to the tests.
 const PASSED_ON: [&str; 2] = ["CI", "RUST_BACKTRACE"];
@@ -86,31 +96,20 @@ impl Tally {
 /// the tests that need it are skipped.
 pub(crate) fn test() -> Result<()> {
     let mut tally = Tally::default();
-    // Downloads leave the processors to the compilers.
-    let (tools, built) = thread::scope(|scope| {
-        let tools = scope.spawn(tools);
-        let built = toolchain().and_then(|(toolchain, missing)| Ok((builds(toolchain.as_ref())?, missing)));
-        (tools.join(), built)
-    });
-    let tools = tools.map_err(|_| anyhow!("the thread that installs programs panicked"))?;
-    // In CI, tests without their tools fail by themselves.
-    for (what, why) in &tools.missing {
-        tally.skip(what, why);
-    }
-    let packages = tools.packages;
-    let built = built.map(|(programs, missing)| {
+    let ready = OnceLock::new();
+    let done = thread::scope(|scope| {
+        // Downloads leave the processors to the compilers.
+        scope.spawn(|| ready.get_or_init(tools));
+        let (toolchain, missing) = toolchain()?;
         if let Some(why) = missing {
             tally.skip("tests of the kernel programs", &why);
         }
-        programs
+        all(&mut tally, toolchain.as_ref(), || ready.get_or_init(tools))
     });
-    match built.and_then(|programs| all(&mut tally, &programs, packages.as_deref())) {
-        Ok(()) => tally.finish(),
-        Err(error) => {
-            tally.failed.push(format!("{error:#}"));
-            tally.finish()
-        }
+    if let Err(error) = done {
+        tally.failed.push(format!("{error:#}"));
     }
+    tally.finish()
 }
 
 /// Programs that the tests call.
@@ -141,42 +140,91 @@ fn tools() -> Tools {
     tools
 }
 
-/// The toolchain of the kernel programs, or why there is none.
+/// The toolchain of the kernel programs, or why there is none. While it is set up, crates of others are built.
 fn toolchain() -> Result<(Option<EbpfToolchain>, Option<String>)> {
-    match setup::ebpf_toolchain() {
+    let early = (!setup::has_ebpf_toolchain()).then(|| [CHECKED, DEBUG].map(DependencyBuild::of));
+    let toolchain = setup::ebpf_toolchain();
+    drop(early);
+    match toolchain {
         Ok(toolchain) => Ok((Some(toolchain), None)),
         Err(error) if is_ci() => Err(error),
         Err(error) => Ok((None, Some(format!("{error:#}")))),
     }
 }
 
-/// Builds everything to be tested.
+/// The end of a test program: its name, output and result.
+type Ended = (String, String, Result<()>);
+
+/// Builds and runs all tests: unit tests as this user, integration tests as root, since they create network namespaces
+/// and load kernel programs.
 ///
 /// Optimised and other builds use separate folders below `target`, so that neither waits for cargo's lock of the
-/// other. A compiler uses a single CPU for much of its time, so two builds in parallel end sooner than in sequence.
-fn builds(toolchain: Option<&EbpfToolchain>) -> Result<Programs> {
+/// other. A compiler uses a single CPU for much of its time, so two builds in parallel end sooner than in sequence, and
+/// unit tests run beside the rest of the longer one. `tools` waits for what the tests call.
+fn all<'a>(
+    tally: &mut Tally,
+    toolchain: Option<&EbpfToolchain>,
+    tools: impl Fn() -> &'a Tools + Sync,
+) -> Result<()> {
+    let passed_on = PASSED_ON.iter().filter_map(|name| Some(((*name).to_owned(), env::var(name).ok()?)));
+    let mut environment: Vec<_> = passed_on.collect();
+    let logs = target_dir().join("tests");
+    fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
     thread::scope(|scope| {
-        let optimised = scope.spawn(|| {
-            step("building rocescope and the integration tests", || {
-                Programs::build(toolchain, CHECKED, ["--test", "*"])
-            })
+        let units = scope.spawn({
+            let (environment, logs, tools) = (environment.clone(), &logs, &tools);
+            move || -> Result<_> {
+                let tests = step("building the unit tests", || programs::units(toolchain))?;
+                tools();
+                Ok(units(&tests, &environment, logs))
+            }
         });
-        let units = step("building the unit tests", || programs::units(toolchain));
-        let optimised = optimised.join().unwrap_or_else(|_| Err(anyhow!("the thread of a build panicked")));
-        let mut programs = optimised?;
-        programs.tests.retain(|test| test.name != emulated::TEST);
-        programs.tests.extend(units?);
-        Ok(programs)
+        let built = step("building rocescope and the integration tests", || {
+            Programs::build(toolchain, CHECKED, programs::INTEGRATION_TESTS)
+        });
+        let tools = tools();
+        // In CI, tests without their tools fail by themselves.
+        for (what, why) in &tools.missing {
+            tally.skip(what, why);
+        }
+        let units = || units.join().unwrap_or_else(|_| Err(anyhow!("the thread of the unit tests panicked")));
+        let units = match built {
+            Ok(mut programs) => {
+                environment.push(("ROCESCOPE_BIN".to_owned(), programs.rocescope.display().to_string()));
+                let packages = tools.packages.iter();
+                environment
+                    .extend(packages.map(|folder| (PACKAGES.to_owned(), folder.display().to_string())));
+                programs.tests.retain(|test| test.name != emulated::TEST);
+                integration(tally, &programs.tests, &environment, &logs, units)
+            }
+            Err(error) => {
+                tally.failed.push(format!("{error:#}"));
+                units()
+            }
+        };
+        for (name, output, result) in units? {
+            tally.ended(&name, &output, result);
+        }
+        Ok(())
     })
 }
 
-/// Runs the built tests: unit tests as this user, integration tests as root, since they create network namespaces and
-/// load kernel programs. `packages` is the folder of unpacked packages, if available.
-fn all(tally: &mut Tally, programs: &Programs, packages: Option<&Path>) -> Result<()> {
-    let mut environment = vec![("ROCESCOPE_BIN".to_owned(), programs.rocescope.display().to_string())];
-    environment.extend(packages.map(|folder| (PACKAGES.to_owned(), folder.display().to_string())));
-    let passed_on = PASSED_ON.iter().filter_map(|name| Some(((*name).to_owned(), env::var(name).ok()?)));
-    environment.extend(passed_on);
+/// Runs the unit tests.
+fn units(tests: &[TestProgram], environment: &[(String, String)], logs: &Path) -> Vec<Ended> {
+    let jobs = tests.iter().map(|test| job(test, &[], &[], environment)).collect();
+    let mut all = Vec::new();
+    lanes::run(jobs, 1, logs, |name, output, result| all.push((name.to_owned(), output.to_owned(), result)));
+    all
+}
+
+/// Runs the integration tests, and returns what `units` waits for: nothing runs beside the last of them.
+fn integration(
+    tally: &mut Tally,
+    tests: &[TestProgram],
+    environment: &[(String, String)],
+    logs: &Path,
+    units: impl FnOnce() -> Result<Vec<Ended>>,
+) -> Result<Vec<Ended>> {
     let prefix = match root_prefix() {
         Some([]) => &[],
         Some(prefix) => {
@@ -188,35 +236,35 @@ fn all(tally: &mut Tally, programs: &Programs, packages: Option<&Path>) -> Resul
             &[]
         }
     };
-    let logs = target_dir().join("tests");
-    fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
     let rank = |test: &&TestProgram| LONG.iter().position(|name| *name == test.name).unwrap_or(LONG.len());
-    let (alone, mut beside): (Vec<_>, Vec<_>) =
-        programs.tests.iter().partition(|test| ALONE.contains(&&*test.name));
+    let (alone, mut beside): (Vec<_>, Vec<_>) = tests.iter().partition(|test| ALONE.contains(&&*test.name));
     beside.sort_by_key(rank);
     let mut again = Vec::new();
-    for (tests, count) in [(beside, LANES), (alone, 1)] {
-        let jobs = tests.into_iter().map(|test| job(test, &[], prefix, &environment)).collect();
-        lanes::run(jobs, count, &logs, |name, output, result| {
+    let mut run = |chosen: Vec<&TestProgram>, count| {
+        let jobs = chosen.into_iter().map(|test| job(test, &[], prefix, environment)).collect();
+        lanes::run(jobs, count, logs, |name, output, result| {
             let names = if result.is_err() { failed_names(output) } else { Vec::new() };
-            let program = programs.tests.iter().find(|test| test.package == INTEGRATION && test.name == name);
+            let program = tests.iter().find(|test| test.package == INTEGRATION && test.name == name);
             match program.filter(|_| !names.is_empty()) {
                 Some(program) => again.push((program, names)),
                 None => tally.ended(name, output, result),
             }
         });
-    }
+    };
+    run(beside, LANES);
+    let units = units();
+    run(alone, 1);
     // They send traffic and wait for responses: on a busy machine, kernel and program may miss a deadline.
     for (program, names) in again {
         say(&format!("{}: a second try of {}", program.name, names.join(" ")));
-        lanes::run(vec![job(program, &names, prefix, &environment)], 1, &logs, |name, output, result| {
+        lanes::run(vec![job(program, &names, prefix, environment)], 1, logs, |name, output, result| {
             if result.is_ok() {
                 tally.second.extend(names.iter().map(|test| format!("{name}::{test}")));
             }
             tally.ended(name, output, result);
         });
     }
-    Ok(())
+    units
 }
 
 /// The tests listed as failed at the end of a test program's output. Empty if the program itself failed.
@@ -236,7 +284,11 @@ fn job(test: &TestProgram, only: &[String], root: &[&str], environment: &[(Strin
     let prefix = if test.package == INTEGRATION { root } else { &[] };
     let environment = environment.iter().map(|(name, value)| format!("{name}={value}"));
     let mut command = Command::new(prefix.first().unwrap_or(&"env"));
-    command.args(prefix.iter().map(|_| "env")).args(environment).arg(&test.path).arg("--show-output");
+    command.args(prefix.iter().map(|_| "env")).args(environment);
+    if test.name == PATIENT {
+        command.args(["nice", "-n", "5"]);
+    }
+    command.arg(&test.path).arg("--show-output");
     if !only.is_empty() {
         command.arg("--exact").args(only);
     }
