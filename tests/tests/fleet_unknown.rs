@@ -16,7 +16,7 @@ use serde_json::Value;
 /// A recording of the queue pairs of which some die.
 fn of_deaths(change: impl Fn(&mut QpRows)) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    Fleet::SMALL.write_deaths(folder.path(), change).unwrap();
+    Fleet::SMALL.until(Fault::Stalls).write_deaths(folder.path(), change).unwrap();
     folder
 }
 
@@ -32,7 +32,7 @@ fn column(answer: &Value, name: &str) -> Vec<Option<f64>> {
 #[test]
 fn queue_pairs_that_are_read_in_turns_do_not_send_less_at_the_ends() {
     const TURN_S: u64 = 8;
-    let fleet = Fleet { hosts: 60, seconds: 96 };
+    let fleet = Fleet { hosts: 60, seconds: 96, faults: 1 };
     let begin = fleet.range(Fault::Healthy).0;
     let mixed = tempfile::tempdir().unwrap();
     fleet.write_in_turns(mixed.path(), TURN_S).unwrap();
@@ -229,7 +229,7 @@ fn the_smallest_figure_that_stands_out_has_its_name() {
 /// A host begins with the clock of 1970, until the time service has set it.
 #[test]
 fn a_clock_that_is_not_set_stretches_no_answer_over_decades() {
-    let fleet = Fleet::SMALL;
+    let fleet = Fleet::SMALL.until(Fault::Healthy);
     let folder = tempfile::tempdir().unwrap();
     let begin = fleet.range(Fault::Healthy).0;
     let early = |row: &mut FlowSecond| {
@@ -262,7 +262,7 @@ fn a_clock_that_is_not_set_stretches_no_answer_over_decades() {
 #[test]
 fn a_clock_that_is_years_ahead_stretches_no_answer_over_decades() {
     const YEARS_NS: u64 = 10 * 365 * 24 * 3_600 * 1_000_000_000;
-    let fleet = Fleet::SMALL;
+    let fleet = Fleet::SMALL.until(Fault::Healthy);
     let begin = fleet.range(Fault::Healthy).0;
     let late = |row: &mut FlowSecond| {
         if row.host.as_str() == "node00003" && row.t.0 < (begin + 3) * 1_000_000_000 {

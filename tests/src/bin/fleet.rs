@@ -17,7 +17,7 @@ fn main() -> ExitCode {
 }
 
 fn work() -> Result<()> {
-    let mut fleet = Fleet { hosts: 1_000, seconds: 20 };
+    let mut fleet = Fleet { hosts: 1_000, seconds: 20, ..Fleet::SMALL };
     let (mut keep, mut click_house, mut offloaded): (Option<PathBuf>, bool, bool) = (None, false, false);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {

@@ -55,6 +55,8 @@ pub struct Fleet {
     pub hosts: u64,
     /// Seconds per fault; for all faults together an hour.
     pub seconds: u64,
+    /// Number of faults: the first of [`FAULTS`].
+    pub faults: usize,
 }
 
 /// Size of the written recording.
@@ -81,7 +83,13 @@ const MIRROR: &str = "mirror0";
 
 impl Fleet {
     /// The fleet used in tests.
-    pub const SMALL: Self = Self { hosts: 60, seconds: 16 };
+    pub const SMALL: Self = Self { hosts: 60, seconds: 16, faults: FAULTS.len() };
+
+    /// The same without what follows a fault.
+    #[must_use]
+    pub fn until(self, last: Fault) -> Self {
+        Self { faults: FAULTS.iter().take_while(|fault| **fault != last).count() + 1, ..self }
+    }
 
     /// Hosts per job, each with its own ring.
     const fn job(&self) -> u64 {
@@ -234,7 +242,7 @@ impl Fleet {
         let names =
             Names { host: Shared::from(name(host).as_str()), job: Shared::from(self.job_of(host).as_str()) };
         let (mut flows, mut links) = (Vec::new(), Vec::new());
-        for second in BEGIN_S..BEGIN_S + self.seconds * FAULTS.len() as u64 {
+        for second in BEGIN_S..BEGIN_S + self.seconds * self.faults as u64 {
             for own in Self::ports(host) {
                 for direction in [Direction::Egress, Direction::Ingress] {
                     let start = flows.len();
@@ -382,7 +390,7 @@ impl Fleet {
                 priority: None,
                 delta,
             };
-            FAULTS.into_iter().flat_map(move |fault| {
+            FAULTS.into_iter().take(self.faults).flat_map(move |fault| {
                 self.counters(fault, port).map(|(counter, delta)| row(fault, counter, delta))
             })
         };
@@ -417,7 +425,7 @@ impl Fleet {
             }
         };
         let mut steps = Vec::new();
-        for fault in FAULTS {
+        for fault in FAULTS.into_iter().take(self.faults) {
             let (begin, mut at) = (self.range(fault).0, 0);
             while at < self.seconds {
                 let (start, length, traffic) = self.step_at(fault, host, at);

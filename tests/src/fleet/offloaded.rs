@@ -110,7 +110,7 @@ impl Fleet {
     /// Queue pairs that send, one to each peer and port. Their contexts are read once a second.
     pub(super) fn qps_of(&self, host: u64) -> Vec<QpSecond> {
         let mut rows = Vec::new();
-        for second in BEGIN_S..BEGIN_S + self.seconds * FAULTS.len() as u64 {
+        for second in BEGIN_S..BEGIN_S + self.seconds * self.faults as u64 {
             for own in Self::ports(host) {
                 // Of one that died, nothing is read any more.
                 let is_read = self.dying(second, host).is_none_or(|at| at < DIE_S);

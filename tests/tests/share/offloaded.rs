@@ -22,7 +22,7 @@ use super::{check_trace, csv, replay};
 fn a_recording_without_packets_has_its_queue_pairs() {
     let folder = tempfile::tempdir().unwrap();
     // The fewest that have a place for each fault.
-    Fleet { hosts: 20, seconds: 2 }.write_offloaded(folder.path()).unwrap();
+    Fleet { hosts: 20, seconds: 2, ..Fleet::SMALL }.write_offloaded(folder.path()).unwrap();
     let printed = |output| {
         let output = replay(&[folder.path().to_owned()], &["--host", "node00000", "--output", output]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
