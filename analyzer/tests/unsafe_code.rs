@@ -12,7 +12,7 @@ const MOST: [(&str, usize); 3] = [("src", 71), ("../analyzer-common/src", 0), ("
 /// Everything else that is compiled for this machine: tests, their programs, the build script, and the parser that
 /// misbehaves.
 const ELSEWHERE: [(&str, usize); 5] =
-    [("src", 4), ("tests", 6), ("../tests/src", 45), ("../tests/tests", 3), ("build.rs", 1)];
+    [("src", 4), ("tests", 6), ("../tests/src", 44), ("../tests/tests", 3), ("build.rs", 1)];
 
 /// Times that the keyword stands in code.
 fn count(text: &str) -> usize {

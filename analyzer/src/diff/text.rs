@@ -8,8 +8,8 @@ use crate::util::units;
 use crate::util::wrap::hanging;
 
 /// What a comparison of two taps is of.
-const SAME_TRAFFIC: &str = "A and B are of the same traffic: differences are those of the places where it was captured. Where they \
-                            are captures, `rocescope replay A B` reads both as taps, and says between which packets were lost.";
+const SAME_TRAFFIC: &str = "A and B are of the same traffic: differences are those of the places where it was captured. If they \
+                            are captures, `rocescope replay A B` reads both as taps, and locates losses between them.";
 
 /// The comparison in lines of at most `room` columns where that is possible.
 pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {

@@ -285,7 +285,7 @@ fn unread(host: &HostFacts, output: &mut TextOutput) {
 fn devices(host: &HostFacts, verbose: bool, output: &mut TextOutput) {
     output.heading("DEVICES");
     if host.devices.is_empty() {
-        let remedy = "No RDMA device. Where the host has an RDMA NIC, its RDMA driver is not loaded: look for the NIC, then \
+        let remedy = "No RDMA device. If the host has an RDMA NIC, its RDMA driver is not loaded: look for the NIC, then \
                       load its driver (mlx5_ib, bnxt_re, irdma, ionic_rdma).";
         output.paragraph(remedy, "");
         output.command("lspci -nnk | grep -A 3 -iE 'ethernet|infiniband'");

@@ -233,12 +233,12 @@ fn impact(finding: &Finding) -> Option<String> {
     let again = impact.retransmissions.filter(|n| *n > 0);
     let (share, again) = match (ratio, again.map(|n| plural(n, "retransmission"))) {
         (Some(ratio), Some(again)) if of_again => {
-            (None, Some(format!("{at_least}{ratio} of {packets} sent again ({again})")))
+            (None, Some(format!("{at_least}{ratio} of {packets} retransmitted ({again})")))
         }
         (ratio, words) => {
             let part = again.zip(base).and_then(|(n, base)| part(n, base.packets));
             let words = words.map(|words| match part {
-                Some(part) => format!("{part} of packets sent again ({words})"),
+                Some(part) => format!("{part} of packets retransmitted ({words})"),
                 None => words,
             });
             (ratio.map(|ratio| format!("{at_least}{ratio} of {packets}{lost}")), words)
@@ -279,13 +279,13 @@ fn time_lost(id: &str) -> &'static str {
 
 /// Load that balancing would move from the busiest link to its peers.
 fn moved(finding: &Finding) -> Option<String> {
-    let Excess { bytes, ratio, busiest_ratio } = finding.subject.excess?;
-    let [ratio, busiest] = [ratio, busiest_ratio].map(|ratio| units::ratio(Some(ratio)));
-    let flows = finding.subject.of_flows.map_or_else(String::new, |all| {
+    let Excess { bytes, busiest_ratio, .. } = finding.subject.excess?;
+    let busiest = units::ratio(Some(busiest_ratio));
+    let flows = finding.subject.of_flows.filter(|all| *all > 0).map_or_else(String::new, |all| {
         format!("{} of {} and ", units::count(finding.flow_count()), plural(all, "data flow"))
     });
     let bytes = units::bytes(bytes);
-    Some(format!("{flows}{busiest} of the bytes on the busiest link, {ratio} ({bytes}) beyond an even share"))
+    Some(format!("{flows}{busiest} of the bytes there, {bytes} beyond an even share"))
 }
 
 /// The effect of a fatal NAK on the queue pairs that it goes to. The number of their outstanding requests is not known.
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn an_impact_begins_with_what_is_sent_again_and_names_the_base_of_each_figure() {
+    fn an_impact_begins_with_what_is_retransmitted_and_names_the_base_of_each_figure() {
         let mut one = Finding::new("loss.before_tap", Severity::Warning, String::new());
         one.impact = Impact {
             packets_ratio: Some(0.0099),
@@ -531,7 +531,7 @@ mod tests {
         assert_eq!(
             impact(&one).as_deref(),
             Some(
-                "43.1 % of packets sent again (3,911 retransmissions) · at least 0.99 % of the run's packets lost · \
+                "43.1 % of packets retransmitted (3,911 retransmissions) · at least 0.99 % of the run's packets lost · \
                  4.00 MB of goodput lost of 9.31 MB sent · \
                  1.00 s wait time, summed over QPs (25.0 % of the time of 4 flows)"
             )
@@ -547,7 +547,7 @@ mod tests {
         one.impact = Impact { packets_ratio: Some(0.826), retransmissions: Some(57), ..Impact::default() };
         assert_eq!(
             impact(&one).as_deref(),
-            Some("82.6 % of the run's packets sent again (57 retransmissions)")
+            Some("82.6 % of the run's packets retransmitted (57 retransmissions)")
         );
     }
 

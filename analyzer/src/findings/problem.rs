@@ -61,7 +61,7 @@ problems! {
     Congestion: "CE", "CONGESTION",
         "CE-marked data: a queue on the path is above its ECN threshold";
     NoCnp: "CNP0", "NO CNP",
-        "no CNPs from a receiver of CE-marked data: its senders do not slow down";
+        "no CNPs from a receiver of CE-marked data: its senders keep their rate";
     Notification: "CNP", "CNP",
         "unexpected CNPs, or ECN not in use";
     Latency: "SLOW", "LATENCY",

@@ -53,7 +53,7 @@ fn cases() -> Vec<Case> {
     all.push(Case { name: "congestion, IPv6", right: Some("ECN congestion"), app });
     let captures: [(&str, &str, &[&str]); 6] = [
         ("loss between two taps", "Loss between", &["e1_loss1.h0.pcap.gz", "e1_loss1.h1.pcap.gz"]),
-        ("ECN marking by RED", "ECN congestion", &["f1_ecn_red.h1.pcap.gz"]),
+        ("ECN marking by RED", "10.0.0.2 sends no CNPs", &["f1_ecn_red.h1.pcap.gz"]),
         ("receiver not ready", "not ready", &["g_rnr.h0.pcap"]),
         ("two uplinks", "Uneven load", &["k1_ecmp_ring.uA0.pcap.gz", "k1_ecmp_ring.uA1.pcap.gz"]),
         ("remote access error", "Remote access error", &["g_badrkey.h0.pcap"]),

@@ -10,12 +10,15 @@ use super::Args;
 /// Options in `-h` and `--help` of commands whose options exceed one screen. Positional arguments are always listed.
 const COMMON: &[(&str, &[&str])] = &[
     ("live", &["interface", "attach", "output", "out", "duration", "filter"]),
-    ("replay", &["from", "to", "group", "output", "out", "filter", "tap"]),
+    ("replay", &["from", "to", "output", "out", "filter"]),
     ("export", &["interface", "listen", "textfile", "otlp", "interval", "config"]),
     ("agent", &["interface", "record", "keep", "listen", "config"]),
     ("record", &["interface", "dir", "read", "host", "interval", "keep", "clickhouse", "duration"]),
     ("demo", &["output", "out", "duration", "screen"]),
 ];
+
+/// Further options in `--help` of commands whose examples use them.
+const OF_EXAMPLES: &[(&str, &[&str])] = &[("replay", &["group", "tap"])];
 
 /// Id of the option of short help.
 const HELP: &str = "help";
@@ -44,7 +47,11 @@ pub(in crate::cli) fn is_help(option: &Arg) -> bool {
 pub(super) fn command_of<'a>(words: impl IntoIterator<Item = &'a OsString>) -> Command {
     // No other option takes a value that begins so.
     if words.into_iter().any(|word| word == OsStr::new("--help")) {
-        command()
+        OF_EXAMPLES.iter().fold(command(), |all, (name, options)| {
+            let shown =
+                |command: Command, option: &&str| command.mut_arg(*option, |arg| arg.hide_short_help(false));
+            all.mut_subcommand(name, |command| options.iter().fold(command, shown))
+        })
     } else {
         without_examples(command())
     }

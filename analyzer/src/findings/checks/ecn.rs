@@ -397,7 +397,7 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
     let diagnosis =
         format!("{most} sends no CNPs: {} {}-marked packets", units::count(receiver.ce), input.facts.mark());
     let others = more(silent.len() as u64 - 1, "receiver");
-    let effect = ", senders do not slow down".to_owned();
+    let effect = ", senders keep their rate".to_owned();
     let all: Vec<&Flow> = silent.iter().flat_map(|(_, receiver)| receiver.flows.iter().copied()).collect();
     let first = receiver.flows.first();
     let place = first.map(|flow| Place::of(input, flow).hop(Hop::Responder)).unwrap_or_default();
@@ -506,7 +506,7 @@ mod tests {
         let all = found(&sample(vec![link("eth0", None)], flows), &Options::default());
         let of = |id: &str| all.iter().find(|one| one.id == id).unwrap();
         let silent = of("ecn.no_cnp");
-        assert_eq!(silent.title, "10.0.0.2 sends no CNPs: 1,000 CE-marked packets, senders do not slow down");
+        assert_eq!(silent.title, "10.0.0.2 sends no CNPs: 1,000 CE-marked packets, senders keep their rate");
         assert_eq!(Problem::of(silent).map(Problem::badge), Some("NO CNP"));
         assert_eq!(of("ecn.congestion").causes, ["ecn.no_cnp"]);
         assert_eq!(silent.effects, ["ecn.congestion"]);

@@ -34,7 +34,7 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/ro
 
 /// Programs and the kernel functions they attach to, as far as these exist, in the order of attaching. Where it can be,
 /// returns are seen first: a call that is entered before the second of two is then none whose return was missed. Of
-/// creations the entry tells those of processes from the kernel's own.
+/// creations the entry shows whether a process or the kernel makes it.
 const PROBES: [(&str, &[&str]); 10] = [
     ("rocescope_qp_create", &["ib_create_qp_user"]),
     ("rocescope_qp_created", &["ib_create_qp_user", "ib_create_qp_kernel"]),

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use self::sums::{GUTTER, GroupAreas, Units, titles};
 use self::table::{Group, Table};
-use super::page::{Effect, Hints, Page};
+use super::page::{Effect, Hint, Hints, Page};
 use super::{detail, empty};
 use crate::model::{Identity, Row};
 use crate::sample::address;
@@ -220,15 +220,14 @@ impl Page for Table {
     }
 
     fn hints(&self, _: &View) -> Hints {
-        (
-            if self.order.is_empty() { &[] } else { &[(&[Input::Open], "details")] },
-            &[
-                (&[Input::SortNext], "sort"),
-                (&[Input::Filter], "filter"),
-                (&[Input::Columns], "columns"),
-                (&[Input::Group], "group"),
-            ],
-        )
+        const SORT: Hint = (&[Input::SortNext], "sort");
+        const FILTER: Hint = (&[Input::Filter], "filter");
+        const COLUMNS: Hint = (&[Input::Columns], "columns");
+        const GROUP: Hint = (&[Input::Group], "group");
+        if self.order.is_empty() {
+            return (&[], &[SORT, FILTER, COLUMNS]);
+        }
+        (&[(&[Input::Open], "details")], &[SORT, FILTER, COLUMNS, GROUP])
     }
 
     /// Rows in the order shown, or their groups.

@@ -170,7 +170,7 @@ fn worst_of(finding: &Finding, view: &View, below_title: bool) -> Option<(&'stat
     let several = finding.named.iter().nth(1).is_some();
     let most = match Problem::of(finding) {
         _ if !several => "",
-        _ if finding.subject.is_alike => "all alike, such as ",
+        _ if finding.subject.is_alike => "e.g. ",
         Some(Problem::Imbalance) => "heaviest ",
         _ => "worst ",
     };
