@@ -66,7 +66,7 @@ pub(crate) fn select<'a>(
 }
 
 /// A test program.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TestProgram {
     pub(crate) package: String,
     /// Name of the file below `tests/`, or of the crate for unit tests.
@@ -144,7 +144,8 @@ impl DependencyBuild {
     pub(crate) fn of(profile: &str) -> Self {
         let toolchain = EbpfToolchain { toolchain: "none".to_owned(), linker_dir: PathBuf::from("/nowhere") };
         let (features, selection) = if profile == DEBUG {
-            (Features::Units, &UNIT_TESTS[..])
+            // With the crates that only tests need, which give others further features.
+            (Features::Units, &["--tests"][..])
         } else {
             (Features::All, &INTEGRATION_TESTS[..])
         };

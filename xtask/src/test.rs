@@ -152,8 +152,8 @@ fn toolchain() -> Result<(Option<EbpfToolchain>, Option<String>)> {
     }
 }
 
-/// The end of a test program: its name, output and result.
-type Ended = (String, String, Result<()>);
+/// The end of a test program: its output and result.
+type Ended = (TestProgram, String, Result<()>);
 
 /// Builds and runs all tests: unit tests as this user, integration tests as root, since they create network namespaces
 /// and load kernel programs.
@@ -188,7 +188,7 @@ fn all<'a>(
             tally.skip(what, why);
         }
         let units = || units.join().unwrap_or_else(|_| Err(anyhow!("the thread of the unit tests panicked")));
-        let units = match built {
+        match built {
             Ok(mut programs) => {
                 environment.push(("ROCESCOPE_BIN".to_owned(), programs.rocescope.display().to_string()));
                 let packages = tools.packages.iter();
@@ -199,32 +199,35 @@ fn all<'a>(
             }
             Err(error) => {
                 tally.failed.push(format!("{error:#}"));
-                units()
+                for (test, output, result) in units()? {
+                    tally.ended(&test.name, &output, result);
+                }
+                Ok(())
             }
-        };
-        for (name, output, result) in units? {
-            tally.ended(&name, &output, result);
         }
-        Ok(())
     })
 }
 
 /// Runs the unit tests.
 fn units(tests: &[TestProgram], environment: &[(String, String)], logs: &Path) -> Vec<Ended> {
-    let jobs = tests.iter().map(|test| job(test, &[], &[], environment)).collect();
     let mut all = Vec::new();
-    lanes::run(jobs, 1, logs, |name, output, result| all.push((name.to_owned(), output.to_owned(), result)));
+    for test in tests {
+        lanes::run(vec![job(test, &[], &[], environment)], 1, logs, |_, output, result| {
+            all.push((test.clone(), output.to_owned(), result));
+        });
+    }
     all
 }
 
-/// Runs the integration tests, and returns what `units` waits for: nothing runs beside the last of them.
+/// Runs the integration tests. `units` waits for the unit tests: nothing runs beside the last of the others. What
+/// failed is tried once more.
 fn integration(
     tally: &mut Tally,
     tests: &[TestProgram],
     environment: &[(String, String)],
     logs: &Path,
     units: impl FnOnce() -> Result<Vec<Ended>>,
-) -> Result<Vec<Ended>> {
+) -> Result<()> {
     let prefix = match root_prefix() {
         Some([]) => &[],
         Some(prefix) => {
@@ -246,7 +249,7 @@ fn integration(
             let names = if result.is_err() { failed_names(output) } else { Vec::new() };
             let program = tests.iter().find(|test| test.package == INTEGRATION && test.name == name);
             match program.filter(|_| !names.is_empty()) {
-                Some(program) => again.push((program, names)),
+                Some(program) => again.push((program.clone(), names)),
                 None => tally.ended(name, output, result),
             }
         });
@@ -254,17 +257,29 @@ fn integration(
     run(beside, LANES);
     let units = units();
     run(alone, 1);
+    let (units, unbuilt) = match units {
+        Ok(units) => (units, Ok(())),
+        Err(error) => (Vec::new(), Err(error)),
+    };
+    for (test, output, result) in units {
+        let names = if result.is_err() { failed_names(&output) } else { Vec::new() };
+        if names.is_empty() {
+            tally.ended(&test.name, &output, result);
+        } else {
+            again.push((test, names));
+        }
+    }
     // They send traffic and wait for responses: on a busy machine, kernel and program may miss a deadline.
     for (program, names) in again {
         say(&format!("{}: a second try of {}", program.name, names.join(" ")));
-        lanes::run(vec![job(program, &names, prefix, environment)], 1, logs, |name, output, result| {
+        lanes::run(vec![job(&program, &names, prefix, environment)], 1, logs, |name, output, result| {
             if result.is_ok() {
                 tally.second.extend(names.iter().map(|test| format!("{name}::{test}")));
             }
             tally.ended(name, output, result);
         });
     }
-    units
+    unbuilt
 }
 
 /// The tests listed as failed at the end of a test program's output. Empty if the program itself failed.

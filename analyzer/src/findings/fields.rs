@@ -285,7 +285,7 @@ fn moved(finding: &Finding) -> Option<String> {
         format!("{} of {} and ", units::count(finding.flow_count()), plural(all, "data flow"))
     });
     let bytes = units::bytes(bytes);
-    Some(format!("{flows}{busiest} of the bytes there, {bytes} beyond an even share"))
+    Some(format!("{flows}{busiest} of the links' bytes, {bytes} beyond an even share"))
 }
 
 /// The effect of a fatal NAK on the queue pairs that it goes to. The number of their outstanding requests is not known.

@@ -115,6 +115,14 @@ impl Period {
         flow.last_ns.min(self.last_ns.saturating_add(EPISODE_GAP_NS)).saturating_sub(first_ns)
     }
 
+    /// Length of a flow's life in it, in nanoseconds.
+    fn life_within_ns(&self, flow: &Flow) -> u64 {
+        if self.whole {
+            return self.lifetime_ns(flow);
+        }
+        flow.last_ns.min(self.last_ns).saturating_sub(flow.first_ns.max(self.first_ns))
+    }
+
     /// The same with the 10 s before and behind it, in which signals belong to it, too; the whole run as it is.
     pub(super) fn with_surroundings(self) -> Self {
         if self.whole {
@@ -356,7 +364,7 @@ pub(super) fn cost_base<'a>(
         base.packets += packets;
         base.payload_bytes += scaled(packets, flow.payload_bytes, flow.packets);
         base.flows += 1;
-        base.flows_ns += period.lifetime_ns(flow);
+        base.flows_ns += period.life_within_ns(flow);
     }
     base
 }

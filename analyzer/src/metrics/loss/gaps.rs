@@ -155,8 +155,8 @@ impl Gaps {
         self.filled.iter().rev().find(|filled| filled.gap.contains(psn)).copied()
     }
 
-    /// True if a retransmission has filled the gap that showed first after a packet with this PSN and IPv4 identification
-    /// was sent. An open gap that contains the PSN is then one that a retransmission has left.
+    /// True if a retransmission has filled the gap that showed first after a packet with this PSN and IPv4
+    /// identification was sent. An open gap that contains the PSN is then one that a retransmission has left.
     pub(super) fn was_filled_for(&self, psn: u32, id: u16) -> bool {
         let Some(filled) = self.filled_for(psn, id).and_then(|at| self.filled.get(at)) else { return false };
         self.sent_before(psn, id).is_none_or(|open| filled.gap.showed_after(id) < open.showed_after(id))
@@ -267,7 +267,8 @@ mod tests {
         assert!(gaps.fill_original(5, 14).is_some() && gaps.at(5).is_none());
     }
 
-    /// A retransmission has filled the gap of a packet, another one is overtaken: the original is that of the first gap.
+    /// A retransmission has filled the gap of a packet, another one is overtaken: the original is that of the first
+    /// gap.
     #[test]
     fn a_late_original_is_of_the_gap_that_showed_first() {
         let mut gaps = Gaps::default();

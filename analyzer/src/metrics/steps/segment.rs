@@ -272,8 +272,8 @@ fn coarsest(atoms: &[Block], total: u64, least: usize) -> Option<(usize, u64, u6
 }
 
 /// Cuts a link's traffic into steps; `None` when it has no such rhythm. `starts` says for a block how many hosts begin
-/// there by themselves, which only decides between cuts that are as good; the longer silences between steps decide where
-/// that does not. Fewer than `many` may be groups of steps.
+/// there by themselves, which only decides between cuts that are as good; the longer silences between steps decide
+/// where that does not. Fewer than `many` may be groups of steps.
 pub fn segments(atoms: &[Block], many: usize, starts: impl Fn(&Block) -> usize) -> Option<Segments> {
     let total: u64 = atoms.iter().map(|block| block.bytes).sum();
     if atoms.len() < MIN_STEPS || total == 0 {

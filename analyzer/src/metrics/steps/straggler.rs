@@ -420,8 +420,8 @@ impl View<'_> {
         now.saturating_sub(usual) as f64 >= OWN_SHARE * found.behind_ns as f64
     }
 
-    /// True if a host that begins late receives a quarter of its data of a step or more after that, and nobody is silent
-    /// for half as long again, in nearly all steps of a stretch: it is a member of a collective. A stage of a pipeline
+    /// True if a host that begins late receives a quarter of its data of a step or more after that, and nobody is
+    /// silent for half as long again, in nearly all steps of a stretch: it is a member of a collective. A stage of a pipeline
     /// computes with all that it receives.
     fn passes_on(&self, found: &Straggler, range: &Range<usize>) -> bool {
         if found.why != StragglerCause::StartsLate {

@@ -113,8 +113,8 @@ fn a_third_tap_may_be_far_behind() {
     }
 }
 
-/// Captures on one way whose clocks differ by as much time as thousands of packets take. What was lost between the first
-/// two is awaited at the third as well.
+/// Captures on one way whose clocks differ by as much time as thousands of packets take. What was lost between the
+/// first two is awaited at the third as well.
 #[test]
 fn a_third_tap_may_show_its_first_packet_after_thousands_of_others() {
     for (count, late_us, lossy) in [(12_000u32, 50_000, 2), (300_000, 4_000_000, 1)] {

@@ -40,8 +40,8 @@ impl TimeSpec {
     }
 }
 
-/// Reads a point in time: Unix seconds of at least 10 digits (`1767225600.5`), RFC 3339 (`2026-01-01T00:00:00Z`), a time
-/// of day in UTC (`05:41:57.258`), or an offset from the first frame (`+1.5s`).
+/// Reads a point in time: Unix seconds of at least 10 digits (`1767225600.5`), RFC 3339 (`2026-01-01T00:00:00Z`), a
+/// time of day in UTC (`05:41:57.258`), or an offset from the first frame (`+1.5s`).
 ///
 /// # Errors
 /// A sentence with the mistake and the accepted formats.

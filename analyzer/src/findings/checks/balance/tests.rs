@@ -202,7 +202,7 @@ fn the_heaviest_flows_of_the_busiest_link_are_named() {
     assert_eq!((finding.flow_count(), finding.subject.of_flows), (2, Some(2)));
     let impact = finding.fields(crate::findings::DataEnd::default());
     let impact = impact.iter().find(|(label, _)| *label == "Impact").unwrap();
-    assert!(impact.1.starts_with("2 of 2 data flows and 90.4 % of the bytes there, "), "{impact:?}");
+    assert!(impact.1.starts_with("2 of 2 data flows and 90.4 % of the links' bytes, "), "{impact:?}");
     let words: Vec<_> = finding.measurements();
     assert!(
         words.iter().any(|(label, text)| label == "heaviest flows there"
@@ -399,7 +399,7 @@ fn load_that_is_uneven_now_is_known_after_two_seconds() {
     let lines = finding.fields(crate::findings::DataEnd::default());
     let line = |label| lines.iter().find(|(of, _)| *of == label).map(|(_, text)| text.as_str());
     assert_eq!(line("Where"), Some("u1, parallel to u0"));
-    assert_eq!(line("Impact"), Some("80.0 % of the bytes there, 1.23 MB beyond an even share"));
+    assert_eq!(line("Impact"), Some("80.0 % of the links' bytes, 1.23 MB beyond an even share"));
     assert_eq!(finding.evidence["length_ns"], 2_048_000_000_u64);
     assert_eq!(finding.since_ns(), finding.evidence["since_ns"].as_u64());
     let steps = about(&in_steps(208..234, [400, 1600])).unwrap();

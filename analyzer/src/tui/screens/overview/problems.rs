@@ -524,8 +524,8 @@ fn steps(all: &[Finding], width: usize, room: usize, commands: bool) -> Vec<Line
     lines
 }
 
-/// Lines of the problems' sentences, of place and cost of the worst, a blank one, and its first step; 0 where nothing lasts that
-/// has one.
+/// Lines of the problems' sentences, of place and cost of the worst, a blank one, and its first step; 0 where nothing
+/// lasts that has one.
 pub(super) fn with_first_step(view: &View, width: usize) -> usize {
     let Some(concluded) = known(view) else { return 0 };
     let lasts = with_steps(concluded.findings).is_some_and(|one| one.active);
