@@ -104,8 +104,12 @@ pub fn diff(a: (&str, &Value), b: (&str, &Value)) -> Diff {
     }
 }
 
-/// True if most flows of each report are in the other, at the same time: two taps of one run.
+/// True if most flows of each report are in the other, at the same time, and they are of other inputs: two taps of one
+/// run.
 fn are_of_same_traffic(a: &Value, b: &Value) -> bool {
+    if a.pointer("/source/inputs") == b.pointer("/source/inputs") {
+        return false;
+    }
     let window = |report: &Value| {
         let end = |name: &str| report.pointer(name).and_then(Value::as_u64);
         Some((end("/window/first_ns")?, end("/window/last_ns")?))

@@ -227,8 +227,9 @@ fn impact(finding: &Finding) -> Option<String> {
     let kind = Problem::of(finding);
     // Of a slow receiver and of retransmissions it is the share of these.
     let of_again = matches!(kind, Some(Problem::NotReady | Problem::Retransmission));
-    let lost =
-        if [ids::LOSS_BEFORE_TAP, ids::LOSS_BETWEEN_TAPS].contains(&finding.id) { " lost" } else { "" };
+    let is_doubtful = finding.evidence.get("or_reordering").is_some();
+    let is_loss = [ids::LOSS_BEFORE_TAP, ids::LOSS_BETWEEN_TAPS].contains(&finding.id) && !is_doubtful;
+    let lost = if is_loss { " lost" } else { "" };
     let ratio = impact.packets_ratio.map(|ratio| units::ratio(Some(ratio)));
     let again = impact.retransmissions.filter(|n| *n > 0);
     let (share, again) = match (ratio, again.map(|n| plural(n, "retransmission"))) {
@@ -244,7 +245,7 @@ fn impact(finding: &Finding) -> Option<String> {
             (ratio.map(|ratio| format!("{at_least}{ratio} of {packets}{lost}")), words)
         }
     };
-    let goodput = impact.goodput_lost_bytes.map(|n| {
+    let goodput = impact.goodput_lost_bytes.filter(|n| *n > 0).map(|n| {
         let sent = base.filter(|base| base.payload_bytes >= n);
         let of =
             sent.map_or_else(String::new, |base| format!(" of {} sent", units::bytes(base.payload_bytes)));

@@ -177,7 +177,7 @@ impl<'a> Verdict<'a> {
     #[must_use]
     pub fn with_basis(self, facts: &Facts) -> Self {
         let totals = &facts.totals;
-        if self.health != Health::Healthy || facts.flows.is_empty() {
+        if self.health != Health::Healthy || totals.roce_packets == 0 {
             return self;
         }
         let is_few = facts.source.kind == InputKind::Replay && totals.roce_packets < FEW;
@@ -190,6 +190,9 @@ impl<'a> Verdict<'a> {
             let what = if is_few { "none" } else { "no packet" };
             format!("{what} in the last {} (since {} UTC)", units::duration(ns), units::second_utc(last_ns))
         });
+        // Retired flows have no time: they were silent for as long as `--idle` says.
+        let idle = facts.flows.is_empty() && facts.retired.flows > 0;
+        let silent = silent.or_else(|| idle.then(|| "all flows idle and retired".to_owned()));
         let basis = [few, silent].into_iter().flatten().collect::<Vec<_>>().join(", ");
         if basis.is_empty() {
             return self;

@@ -17,7 +17,7 @@ use anyhow::{Context as _, Result, bail};
 use super::feed::{self, Command, Feed, SourceEnd, Update, no_recorder};
 use super::replay::Emit;
 use super::replay::pace::Pace;
-use super::replay::time::{NS_PER_DAY, TimeSpec};
+use super::replay::time::{self, NS_PER_DAY, TimeSpec};
 use crate::sample::EventSample;
 use crate::util::time::NS_PER_S;
 use crate::util::units::{duration, time_utc};
@@ -60,18 +60,17 @@ pub fn start(options: Options) -> Result<Feed> {
         }
     };
     let is_of_day = |time: &TimeSpec| matches!(time, TimeSpec::OfDay(_));
-    // Nearest to the first row is what is meant in half a day, and no longer.
-    if tables.last_part_ns().saturating_sub(first_ns) > NS_PER_DAY / 2
+    // On the first of several days is not what is meant.
+    if tables.last_part_ns().saturating_sub(first_ns) > NS_PER_DAY
         && options.from.iter().chain(&options.to).any(is_of_day)
     {
         bail!(
-            "{} covers more than half a day: write date and zone, too (2026-01-01T03:00:00Z); it begins at {}",
+            "{} covers more than a day: write date and zone, too (2026-01-01T03:00:00Z); it begins at {}",
             options.path.display(),
             time_utc(first_ns)
         );
     }
-    let from_ns = options.from.map_or(0, |from| from.resolve(first_ns));
-    let to_ns = options.to.map_or(u64::MAX, |to| to.resolve(first_ns));
+    let (from_ns, to_ns) = time::range(options.from, options.to, first_ns);
     played::begin(first_ns.max(from_ns), tables.last_part_ns().min(to_ns));
     let (source, view) = feed::channel();
     let player = Player {

@@ -242,8 +242,7 @@ impl Replay {
     }
 
     fn set_range(&mut self, first_ns: u64) {
-        let from = self.options.from.map_or(0, |from| from.resolve(first_ns));
-        let to = self.options.to.map_or(u64::MAX, |to| to.resolve(first_ns));
+        let (from, to) = time::range(self.options.from, self.options.to, first_ns);
         self.counts.from_ns = from;
         self.counts.to_ns = to;
         // A stream may never end by itself.

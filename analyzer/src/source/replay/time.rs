@@ -8,6 +8,9 @@ use crate::util::time::NS_PER_S;
 /// Length of a day.
 pub const NS_PER_DAY: u64 = 86_400 * NS_PER_S;
 
+/// A time of day this long before the first frame is of the same day: the reader rounded.
+const SLACK_NS: u64 = 3_600 * NS_PER_S;
+
 /// A point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeSpec {
@@ -15,7 +18,8 @@ pub enum TimeSpec {
     Absolute(u64),
     /// Nanoseconds after the first frame.
     Offset(u64),
-    /// Nanoseconds of a day in UTC, as screens and reports print times: on the day nearest to the first frame.
+    /// Nanoseconds of a day in UTC, as screens and reports print times: the first such time from an hour before the first
+    /// frame on.
     OfDay(u64),
 }
 
@@ -26,7 +30,11 @@ impl TimeSpec {
         match self {
             Self::Absolute(ns) => ns,
             Self::Offset(ns) => first_ns.saturating_add(ns),
-            Self::OfDay(ns) => nearest(ns, first_ns),
+            Self::OfDay(ns) => {
+                let least_ns = first_ns.saturating_sub(SLACK_NS);
+                let time = least_ns / NS_PER_DAY * NS_PER_DAY + ns;
+                if time < least_ns { time + NS_PER_DAY } else { time }
+            }
         }
     }
 
@@ -38,6 +46,16 @@ impl TimeSpec {
             _ => false,
         }
     }
+}
+
+/// Unix nanoseconds of a time range with the first frame at `first_ns`. An end that is a time of day is behind the
+/// beginning.
+#[must_use]
+pub fn range(from: Option<TimeSpec>, to: Option<TimeSpec>, first_ns: u64) -> (u64, u64) {
+    let from_ns = from.map_or(0, |from| from.resolve(first_ns));
+    let to_ns = to.map_or(u64::MAX, |to| to.resolve(first_ns));
+    let is_next_day = to_ns < from_ns && matches!(to, Some(TimeSpec::OfDay(_)));
+    (from_ns, if is_next_day { to_ns + NS_PER_DAY } else { to_ns })
 }
 
 /// Reads a point in time: Unix seconds of at least 10 digits (`1767225600.5`), RFC 3339 (`2026-01-01T00:00:00Z`), a
@@ -78,6 +96,9 @@ pub fn parse_time(text: &str) -> Result<TimeSpec, String> {
 /// Nanoseconds of a day of a time such as `12:00`, `12:00:05` or `12:00:05.250`; `None` if it is none.
 #[must_use]
 pub fn time_of_day(text: &str) -> Option<u64> {
+    if !text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b':' | b'.')) {
+        return None;
+    }
     let mut parts = text.split(':');
     let mut below = |limit: u64| parts.next()?.parse::<u64>().ok().filter(|number| *number < limit);
     let minutes = below(24)? * 60 + below(60)?;
@@ -209,6 +230,7 @@ mod tests {
             "05:41:60",
             "05:41:57:1",
             "5",
+            "12:+05",
             "-1",
             "2026-01-01T00:00:00.Z",
             "2026-01-01T00:00:00+1:00",
@@ -233,5 +255,10 @@ mod tests {
         assert_eq!(TimeSpec::OfDay(minute).resolve(midnight - minute), midnight + minute, "past midnight");
         assert_eq!(TimeSpec::OfDay(minute).resolve(midnight + 2 * minute), midnight + minute);
         assert_eq!(TimeSpec::OfDay(NS_PER_DAY - 1).resolve(midnight), midnight - 1);
+        let at = |hour: u64| TimeSpec::OfDay(hour * 60 * minute);
+        assert_eq!(at(20).resolve(midnight + 360 * minute), midnight + 1_200 * minute, "14 hours later");
+        let late = range(Some(at(22)), Some(at(2)), midnight + 1_260 * minute);
+        assert_eq!(late, (midnight + 1_320 * minute, midnight + 1_560 * minute), "past midnight");
+        assert_eq!(range(Some(at(2)), Some(TimeSpec::Absolute(5)), midnight).1, 5);
     }
 }

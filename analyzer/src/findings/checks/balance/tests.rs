@@ -142,15 +142,19 @@ fn links_with_addresses_of_their_own_are_balanced_by_no_hash() {
         (about_hashing(&uneven.advice) && uneven.steps.iter().any(|step| about_hashing(&step.text)), is_cause)
     };
     let busy = |other: &[(u16, &'static str, &'static str)]| -> Vec<(u16, &'static str, &'static str)> {
-        [&[(0, A, "10.0.0.2"); 16][..], other].concat()
+        [&[(0, A, "10.0.0.2"); 8][..], &[(0, A, "10.0.0.3"); 8], other].concat()
     };
     for rails in [false, true] {
         assert_eq!(of(&busy(&[(1, B, "10.0.1.2"), (1, "10.0.1.3", B)]), rails, None), (false, false));
-        for other in [&[(1, A, "10.0.1.2")][..], &[(1, B, "10.0.1.2"), (1, "10.0.1.3", "10.0.1.4")]] {
+        for other in [
+            &[(1, A, "10.0.1.2")][..],
+            &[(1, B, "10.0.1.2"), (1, "10.0.1.3", "10.0.1.4")],
+            &[(1, B, "10.0.1.2")],
+        ] {
             assert_eq!(
                 of(&busy(other), rails, None),
                 (true, true),
-                "a host in common, or several: {other:?}"
+                "a host in common, several, or one pair: {other:?}"
             );
         }
         // Two NICs of this host send to one other.

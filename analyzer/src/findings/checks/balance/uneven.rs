@@ -36,7 +36,8 @@ pub(super) struct Uneven {
 }
 
 /// True if one address takes part in all data of each part, and the others have none of its addresses: each part is a
-/// list of links. In a live run, addresses are those of this host.
+/// list of links. In a live run, addresses are those of this host. In a replay it has several peers: one pair of hosts
+/// on each link may be what a hash chose.
 pub(super) fn is_bound(input: &Input<'_>, parts: &[&[String]], direction: Option<Direction>) -> bool {
     let ends = |flow: &Flow| match direction {
         Some(Direction::Egress) => BTreeSet::from([flow.src]),
@@ -58,7 +59,9 @@ pub(super) fn is_bound(input: &Input<'_>, parts: &[&[String]], direction: Option
     let count = all.len();
     all.sort_unstable();
     all.dedup();
-    parts.len() > 1 && all.len() == count && parts.iter().all(|(common, _)| !common.is_empty())
+    let least = if direction.is_some() { 1 } else { 3 };
+    let has_own = |(common, all): &(BTreeSet<_>, BTreeSet<_>)| !common.is_empty() && all.len() >= least;
+    parts.len() > 1 && all.len() == count && parts.iter().all(has_own)
 }
 
 impl Uneven {

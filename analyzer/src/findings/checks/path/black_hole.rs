@@ -229,8 +229,17 @@ fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
         let passed = flows.iter().map(|(_, acked)| *acked).max().unwrap_or(0);
         let (stuck, working): (Vec<_>, Vec<_>) =
             flows.iter().partition(|(flow, _)| flow.is_retried_in_vain());
+        // Responses of several packets show their path MTU: no packet of a READ is larger.
+        let response_mtu = stuck.iter().any(|(flow, _)| is_read(loss, flow)).then(|| {
+            let back = |flow: &&Flow| (flow.src, flow.dst) == (*dst, *src) && flow.psn_responses.is_some();
+            input.facts.flows.iter().filter(back).filter_map(|flow| flow.path_mtu).max()
+        });
+        let largest = |flow: &Flow| {
+            let mtu = response_mtu.flatten().filter(|_| is_read(loss, flow));
+            largest(input, flow).min(mtu.unwrap_or(u32::MAX))
+        };
         // A dead path loses small requests, too.
-        let by_size = stuck.iter().all(|(flow, _)| largest(input, flow) > passed);
+        let by_size = stuck.iter().all(|(flow, _)| largest(flow) > passed);
         let own = stuck.iter().any(|(_, acked)| *acked > 0);
         if passed == 0 || !by_size || stuck.len() < 2 && !(own && stuck.len() == 1) {
             continue;
@@ -240,7 +249,7 @@ fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
         let until = victims.iter().map(|flow| flow.last_ns).max().unwrap_or(0);
         let answered = working.iter().filter(|(_, acked)| *acked > 0).map(|(flow, _)| *flow);
         let small = meanwhile(answered, since, until);
-        let sizes = || victims.iter().map(|flow| largest(input, flow));
+        let sizes = || victims.iter().map(|flow| largest(flow));
         let losses = victims.iter().filter_map(|flow| flow.loss.get());
         let large = losses.map(|loss| loss.retransmitted + loss.rereads.or_zero()).sum();
         if small >= limits.small.max(1) && large >= limits.large.max(1) {
@@ -304,7 +313,7 @@ fn raise(input: &Input<'_>, hole: &BlackHole<'_>, found: &mut Vec<Finding>) {
         None if reads => (place.hop(Hop::Upstream), format!("between {src} and this tap")),
         None => (place.hop(Hop::Downstream), format!("between this tap and {dst}")),
     };
-    let here = Commands::near(input, first, first.src);
+    let here = Commands::near(input, first, src);
     let first_ns = began_ns.or_else(|| flows.iter().map(|flow| flow.first_ns).min()).unwrap_or(0);
     let last_ns = flows.iter().map(|flow| flow.last_ns).max().unwrap_or(0);
     let cost = Cost { ratio: None, signal: Signal::Retransmitted, waits: &[Wait::Timeout] };
@@ -326,7 +335,7 @@ fn raise(input: &Input<'_>, hole: &BlackHole<'_>, found: &mut Vec<Finding>) {
         .step(format!("Compare the MTU of each port {between} with the path MTU plus headers."), here.mtu())
         .step(
             format!("Send packets of both sizes from {src}: ping -M do -s 4128 {dst}, then with 1000."),
-            here.ping(if reads { src } else { dst }),
+            here.ping(dst),
         )
         .step("Until it is repaired, connect with a smaller path MTU.", ByHand::Job)
         .into(found);

@@ -348,7 +348,7 @@ fn raise(
     if storm.reordered > 0 || naks.is_some() {
         raise = raise.owns(&[ids::RETRY_TIMEOUTS]);
     }
-    steps(input, raise, storm, naks.is_some()).into(found);
+    steps(input, raise, storm, naks.as_ref()).into(found);
     known.add(found, found.len() - 1);
 }
 
@@ -369,8 +369,8 @@ fn headline(
         (Some(NakEpisodes { what: Some(what), .. }), _) if !is_storm => {
             format!("{} downstream: {percent} retransmitted", what.name())
         }
-        // They arrive at the tap in this order already.
-        (_, Some(late)) if late > storm.timeouts => {
+        // They arrive at the tap in this order already, and as often as receivers report a gap.
+        (_, Some(late)) if late >= repairs(storm, naks) => {
             format!("Reordering: {} out of order, {percent} retransmitted", plural(late, "packet"))
         }
         _ => format!(
@@ -383,6 +383,11 @@ fn headline(
     let late = late.filter(|_| !diagnosis.starts_with("Reordering:"));
     let reordered = late.map_or_else(String::new, |late| format!(", {} out of order", units::count(late)));
     title(diagnosis, [reordered, title::hosts(hosts.iter().copied())])
+}
+
+/// How often the senders went back, for a timeout or for a NAK.
+fn repairs(storm: &Pair<'_>, naks: Option<&NakEpisodes>) -> u64 {
+    storm.timeouts + naks.map_or(0, |naks| naks.episodes)
 }
 
 /// Of what the flows retransmitted, the packets of the storm.
@@ -400,15 +405,16 @@ fn cost(period: &Period, storm: &Pair<'_>) -> Impact {
 }
 
 /// Adds the steps; `refused`: the receivers sent NAKs for packets that passed the tap.
-fn steps(input: &Input<'_>, mut raise: Raise, storm: &Pair<'_>, refused: bool) -> Raise {
+fn steps(input: &Input<'_>, mut raise: Raise, storm: &Pair<'_>, naks: Option<&NakEpisodes>) -> Raise {
     let flows = || storm.flows.iter().map(|(flow, _)| *flow);
     let first = flows().min_by_key(|flow| (&flow.link, flow.src, flow.dst, flow.dest_qp));
     let here = first.map_or(Commands::NOWHERE, |flow| Commands::near(input, flow, flow.src));
-    if storm.reordered > 0 {
+    let repairs = repairs(storm, naks).max(1);
+    if storm.reordered >= repairs {
         raise = raise
             .step("Check whether the switches spread the packets of a flow (adaptive routing, packet spraying).", ByHand::Switch)
             .step("Enable out-of-order placement on both NICs (NCCL_IB_ADAPTIVE_ROUTING).", ByHand::Job);
-    } else if refused {
+    } else if naks.is_some() {
         raise = decide(input, flows().next(), raise);
     }
     if storm.timeouts > 0 {
