@@ -67,6 +67,9 @@ pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
 
 /// Change in B in one sentence: findings above info decide, and without a change among them the metrics.
 fn verdict(diff: &Diff) -> (String, Role) {
+    if diff.same_traffic {
+        return ("A and B are two taps of the same traffic, not two runs".to_owned(), Role::Warning);
+    }
     let above_info = |finding: &&FindingChange| {
         [&finding.a, &finding.b].into_iter().flatten().any(|severity| severity != "info")
     };

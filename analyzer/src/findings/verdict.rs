@@ -191,7 +191,7 @@ impl<'a> Verdict<'a> {
             format!("{what} in the last {} (since {} UTC)", units::duration(ns), units::second_utc(last_ns))
         });
         // Retired flows have no time: they were silent for as long as `--idle` says.
-        let idle = facts.flows.is_empty() && facts.retired.flows > 0;
+        let idle = facts.flows.is_empty() && totals.retired.flows > 0;
         let silent = silent.or_else(|| idle.then(|| "all flows idle and retired".to_owned()));
         let basis = [few, silent].into_iter().flatten().collect::<Vec<_>>().join(", ");
         if basis.is_empty() {

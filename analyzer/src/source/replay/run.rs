@@ -16,7 +16,7 @@ use super::count::Counts;
 use super::latest::Latest;
 use super::pace::Pace;
 use super::tap::{HaltReason, Messages, TapReader};
-use super::{Emit, Options};
+use super::{Emit, Options, time};
 use crate::metrics::Metrics;
 use crate::sample::{Flows, LinkSample, Sample, SourceKind};
 use crate::source::feed::{Command, SourceEnd, Update, no_recorder};

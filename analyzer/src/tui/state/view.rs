@@ -178,9 +178,8 @@ impl View {
         match &self.analysis {
             Some(analysis) => {
                 let facts = &analysis.report.facts;
-                let is_now = self.concluded().is_some_and(|concluded| matches!(concluded.as_of, AsOf::Now));
                 let verdict = verdict.of_judged(facts);
-                if is_now { verdict.with_basis(facts) } else { verdict }
+                if self.past() { verdict } else { verdict.with_basis(facts) }
             }
             None => verdict,
         }

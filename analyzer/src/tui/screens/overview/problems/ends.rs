@@ -123,10 +123,15 @@ fn queue_pairs(finding: &Finding, below_title: bool) -> Option<[Side; 2]> {
     if ends.iter().any(|end| end.qpn.is_none()) {
         return None;
     }
-    let titled = |end: &End| below_title && is_titled(finding, end.addr);
-    // Which of two that the title names is which, the queue pairs do not say.
-    let both = ends.iter().all(|end| titled(end));
-    Some(ends.map(|end| Side::of(end, both || !titled(end))))
+    let [has_from, has_to] = hosts_named(finding, ends.map(|end| end.addr), below_title);
+    let [from, to] = ends;
+    Some([Side::of(from, has_from), Side::of(to, has_to)])
+}
+
+/// Which of the two ends has its host: the second has none where the title names it alone. Which of two that the title
+/// names is which, queue pairs do not say.
+fn hosts_named(finding: &Finding, [from, to]: [Address; 2], below_title: bool) -> [bool; 2] {
+    [true, !below_title || is_titled(finding, from) || !is_titled(finding, to)]
 }
 
 /// Both ends, with processes and pods where these are known; `None` where the title says as much.
@@ -154,13 +159,13 @@ fn worst_of(finding: &Finding, view: &View, below_title: bool) -> Option<(&'stat
     let data = view.data.as_ref();
     let row = data.and_then(|data| Some((data, data.model.rows.iter().find(is_worst)?)));
     let from = row.and_then(|(data, row)| detail::peer_qp(&data.sample, row.at?));
-    // A host in the title needs no second mention, unless nothing else is known of that end.
-    let side = |host: Address, qp: Option<u32>| Side {
-        host: (qp.is_none() || !below_title || !is_titled(finding, host)).then(|| host.to_string()),
+    let side = |host: Address, is_named: bool, qp: Option<u32>| Side {
+        host: is_named.then(|| host.to_string()),
         qp: qp.map(|qp| qp.to_string()),
         ..Side::default()
     };
-    let mut sides = [side(*src, from), side(*dst, Some(*dest_qp))];
+    let [has_from, has_to] = hosts_named(finding, [*src, *dst], below_title);
+    let mut sides = [side(*src, has_from, from), side(*dst, has_to, Some(*dest_qp))];
     if let Some(owner) = row.and_then(|(data, row)| data.context().owner(row)) {
         let [from, to] = &mut sides;
         let own = if owner.lqpn == *dest_qp { to } else { from };
