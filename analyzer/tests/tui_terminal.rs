@@ -261,7 +261,7 @@ fn the_verdict_stays_in_the_terminal_below_the_command() {
         let from = session.len();
         session.press(quit);
         assert!(session.ended().success(), "{}", session.errors());
-        session.until("the next command", from, "rocescope explain rnr.slow_receiver");
+        session.until("the next command", from, "Next     Check CPU load");
         let output = session.output_from(from);
         let (_, left) = output.split_once(LEAVES).unwrap();
         let lines: Vec<&str> = left.lines().collect();

@@ -369,8 +369,8 @@ fn headline(
         (Some(NakEpisodes { what: Some(what), .. }), _) if !is_storm => {
             format!("{} downstream: {percent} retransmitted", what.name())
         }
-        // They arrive at the tap in this order already, and as often as receivers report a gap.
-        (_, Some(late)) if late >= repairs(storm, naks) => {
+        // They arrive at the tap in this order already.
+        (_, Some(late)) if causes_repairs(late, storm, naks) => {
             format!("Reordering: {} out of order, {percent} retransmitted", plural(late, "packet"))
         }
         _ => format!(
@@ -385,9 +385,9 @@ fn headline(
     title(diagnosis, [reordered, title::hosts(hosts.iter().copied())])
 }
 
-/// How often the senders went back, for a timeout or for a NAK.
-fn repairs(storm: &Pair<'_>, naks: Option<&NakEpisodes>) -> u64 {
-    storm.timeouts + naks.map_or(0, |naks| naks.episodes)
+/// True if packets out of order can be why senders retransmit: they are no fewer than the timeouts and NAKs.
+fn causes_repairs(late: u64, storm: &Pair<'_>, naks: Option<&NakEpisodes>) -> bool {
+    late > storm.timeouts && late >= storm.timeouts + naks.map_or(0, |naks| naks.episodes)
 }
 
 /// Of what the flows retransmitted, the packets of the storm.
@@ -409,8 +409,7 @@ fn steps(input: &Input<'_>, mut raise: Raise, storm: &Pair<'_>, naks: Option<&Na
     let flows = || storm.flows.iter().map(|(flow, _)| *flow);
     let first = flows().min_by_key(|flow| (&flow.link, flow.src, flow.dst, flow.dest_qp));
     let here = first.map_or(Commands::NOWHERE, |flow| Commands::near(input, flow, flow.src));
-    let repairs = repairs(storm, naks).max(1);
-    if storm.reordered >= repairs {
+    if causes_repairs(storm.reordered, storm, naks) {
         raise = raise
             .step("Check whether the switches spread the packets of a flow (adaptive routing, packet spraying).", ByHand::Switch)
             .step("Enable out-of-order placement on both NICs (NCCL_IB_ADAPTIVE_ROUTING).", ByHand::Job);
