@@ -14,6 +14,7 @@ use crate::util::numbers::share;
 
 /// What a finding is about. What is not known, or does not apply, is `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each of some findings")]
 pub struct Subject {
     /// Ports of devices, such as `mlx5_0/1`.
     pub ports: Vec<Arc<str>>,

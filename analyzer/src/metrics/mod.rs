@@ -189,7 +189,9 @@ impl Collector {
         self.loss.train(train, reverse);
         self.traffic.train(train);
         if let Some(messages) = &mut self.messages {
-            train.iter().for_each(|packet| messages.packet(packet, reverse));
+            for packet in train {
+                messages.packet(packet, reverse);
+            }
         }
     }
 

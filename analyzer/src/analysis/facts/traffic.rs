@@ -213,6 +213,7 @@ pub struct LastFlow {
 /// Host that the others wait for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about one host")]
 pub struct StepStraggler {
     /// `starts_late`: begins the step after all others have done what they can: it computes longer.
     /// `slow_transfer`: its data takes three times as long as that of another. `pauses`: falls silent within

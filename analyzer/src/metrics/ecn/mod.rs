@@ -158,7 +158,9 @@ impl Collector {
         if known != NONE
             && let Some(data) = self.data.get_mut(known)
         {
-            train.iter().for_each(|packet| data.packet(packet.time_ns, packet.wire_len, false));
+            for packet in train {
+                data.packet(packet.time_ns, packet.wire_len, false);
+            }
         }
     }
 

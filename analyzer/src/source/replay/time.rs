@@ -251,6 +251,10 @@ mod tests {
         }
         assert_eq!(TimeSpec::Offset(5).resolve(10), 15);
         assert_eq!(TimeSpec::Absolute(5).resolve(10), 5);
+    }
+
+    #[test]
+    fn a_time_of_day_is_the_first_one_from_an_hour_before_the_first_frame_on() {
         let (midnight, minute) = (20_000 * NS_PER_DAY, 60 * NS_PER_S);
         assert_eq!(TimeSpec::OfDay(minute).resolve(midnight - minute), midnight + minute, "past midnight");
         assert_eq!(TimeSpec::OfDay(minute).resolve(midnight + 2 * minute), midnight + minute);

@@ -100,6 +100,7 @@ impl ColumnContext {
 
     /// The same where these kinds of problems are active. A problem stays active for a while after its last signal, and
     /// its columns stay with it, so that they do not come and go with each lost packet.
+    #[must_use]
     pub fn with_active(mut self, active: impl Fn(Problem) -> bool) -> Self {
         for (at, (.., series)) in PROBLEMS.iter().enumerate() {
             let mut about = ROWS.iter().filter(|row| row.series == *series).flat_map(|row| row.about);

@@ -177,7 +177,9 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     computed::balance(input, found);
     let (entropy, uneven) = found.split_at_mut(from);
     if few_tuples && hashed {
-        uneven.iter_mut().for_each(|finding| finding.advice.insert_str(0, ENTROPY_FIRST));
+        for finding in uneven {
+            finding.advice.insert_str(0, ENTROPY_FIRST);
+        }
     } else if few_tuples {
         let entropy = entropy.iter_mut().filter(|finding| finding.id == ENTROPY_LOW.id);
         entropy.for_each(|finding| finding.no_cause_of = &[ids::LINKS_IMBALANCE]);
