@@ -147,11 +147,7 @@ impl World {
                     arrival = arrival.max(until_ns);
                     self.facts.delayed += 1;
                 }
-                Effect::Tos { keep, set } => {
-                    let tos = packet.tos & keep | set;
-                    self.facts.changed += u64::from(tos != packet.tos);
-                    packet.tos = tos;
-                }
+                Effect::Tos { keep, set } => self.rewrite(&mut packet, keep, set),
                 Effect::Priority { to } => {
                     packet.priority = Some(to);
                     self.facts.changed += 1;
@@ -185,6 +181,12 @@ impl World {
             self.at(arrival + after, Event::Arrive(index, packet.clone()));
         }
         self.at(arrival, Event::Arrive(index, packet));
+    }
+
+    fn rewrite(&mut self, packet: &mut Packet, keep: u8, set: u8) {
+        let tos = packet.tos & keep | set;
+        self.facts.changed += u64::from(tos != packet.tos);
+        packet.tos = tos;
     }
 
     pub(crate) fn lose(&mut self, packet: &Packet) {
