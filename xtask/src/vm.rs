@@ -23,13 +23,12 @@ use cpio::Archive;
 use debian::Parts;
 pub(crate) use debian::unpack;
 pub(crate) use processor::Processor;
-use rustix::process::setpriority_process;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread::{self, ScopedJoinHandle};
+use std::thread;
 
 /// The tests on an older kernel, and their arguments in the guest. Tests for older kernels only are ignored
 /// elsewhere.
@@ -87,31 +86,24 @@ pub(crate) const PROGRAMS_TEST: &str = "words";
 const RESULTS_VAR: &str = "ROCESCOPE_VM_RESULTS";
 /// Timeout of the guest in seconds, for a hang. It takes twenty minutes, and did take twice as long on a slow machine.
 const LIMIT: &str = "3000";
-/// The niceness of programs that take the processors only when nothing else does.
-const LOWEST_PRIORITY: i32 = 19;
 /// Prefix of the guest's last line, see `init.sh`.
 const DONE: &str = "guest: done";
 
-/// Runs all tests in guests, and those of aarch64. Two guests run at the same time, each of which keeps one CPU busy.
+/// Runs the tests of aarch64, then all tests in guests. Two run at the same time, each of which keeps one CPU busy.
 /// Tests within a guest inspect the whole system, so they run one after the other.
 ///
 /// # Errors
 /// Names missing prerequisites, or failed tests.
 pub(crate) fn test() -> Result<()> {
+    // Before the guests: a build beside them makes them late, at any priority.
+    let arm = emulated::test();
     let prepared = Prepared::new(CHECKED, &Kernel::Distribution, Processor::X86, &OLDER_KERNEL)?;
     let older: Vec<_> = OLDER_KERNEL.into_iter().chain(BESIDE_OLDER).collect();
     let failed = thread::scope(|scope| {
         let older = scope.spawn(|| prepared.guest("older-kernel", &older, &[])?.run(&prepared, true));
-        let arm = scope.spawn(|| {
-            // A build that takes time from the guests would make them late. This thread's programs have its priority.
-            setpriority_process(None, LOWEST_PRIORITY).context("cannot lower the priority")?;
-            emulated::test()
-        });
         let soft_roce = compared(&prepared, &COMPARED, &[]);
-        let join = |thread: ScopedJoinHandle<'_, Result<()>>| {
-            thread.join().unwrap_or_else(|_| Err(anyhow!("its thread panicked")))
-        };
-        [("Soft-RoCE", soft_roce), ("older kernel", join(older)), ("aarch64", join(arm))]
+        let older = older.join().unwrap_or_else(|_| Err(anyhow!("its thread panicked")));
+        [("Soft-RoCE", soft_roce), ("older kernel", older), ("aarch64", arm)]
             .into_iter()
             .filter_map(|(name, result)| Some(format!("{name}: {:#}", result.err()?)))
             .collect::<Vec<_>>()
