@@ -240,8 +240,7 @@ fn a_recording_has_time_travel_findings_and_events_in_the_terminal() {
     {
         assert!(screen.contains(finding), "{finding}: {screen}");
     }
-    let evidence = "CE-marked packets 4,977 · ECN-capable packets in the episode 5,011";
-    terminal.press_until("Down", "the evidence of the second", said(evidence)).unwrap();
+    assert!(screen.contains("receivers 1 · CE-marked packets 4,977"), "the evidence: {screen}");
 
     let screen = terminal.press_until("6", "bursts", said("STEPS")).unwrap();
     assert!(screen.contains("not recorded, nor incast and the traffic pattern"), "{screen}");
