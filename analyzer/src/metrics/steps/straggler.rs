@@ -421,8 +421,8 @@ impl View<'_> {
     }
 
     /// True if a host that begins late receives a quarter of its data of a step or more after that, and nobody is
-    /// silent for half as long again, in nearly all steps of a stretch: it is a member of a collective. A stage of a pipeline
-    /// computes with all that it receives.
+    /// silent for half as long again, in nearly all steps of a stretch: it is a member of a collective. A stage of a
+    /// pipeline computes with all that it receives.
     fn passes_on(&self, found: &Straggler, range: &Range<usize>) -> bool {
         if found.why != StragglerCause::StartsLate {
             return false;

@@ -18,8 +18,8 @@ pub enum TimeSpec {
     Absolute(u64),
     /// Nanoseconds after the first frame.
     Offset(u64),
-    /// Nanoseconds of a day in UTC, as screens and reports print times: the first such time from an hour before the first
-    /// frame on.
+    /// Nanoseconds of a day in UTC, as screens and reports print times: the first such time from an hour before the
+    /// first frame on.
     OfDay(u64),
 }
 
