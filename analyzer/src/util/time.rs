@@ -6,6 +6,8 @@ use std::time::Duration;
 pub const NS_PER_S: u64 = 1_000_000_000;
 /// Nanoseconds in an hour.
 pub const HOUR_NS: u64 = 3_600 * NS_PER_S;
+/// Nanoseconds in a day.
+pub const DAY_NS: u64 = 24 * HOUR_NS;
 /// Nanoseconds in a millisecond.
 pub const NS_PER_MS: u64 = 1_000_000;
 

@@ -17,7 +17,7 @@
 
 use jiff::Timestamp;
 
-use super::time::{self, NS_PER_S};
+use super::time::{self, DAY_NS, NS_PER_S};
 
 /// Stands for an unknown value.
 pub const UNKNOWN: &str = "-";
@@ -194,7 +194,6 @@ pub fn time_utc(ns: u64) -> String {
 
 /// The time of day in UTC to the second, or date and minute where `now_ns` is on another day.
 pub fn recent_utc(ns: u64, now_ns: Option<u64>) -> String {
-    const DAY_NS: u64 = 86_400 * NS_PER_S;
     if now_ns.is_none_or(|now| now / DAY_NS == ns / DAY_NS) {
         return second_utc(ns);
     }

@@ -12,7 +12,7 @@ use crate::filter::fields;
 use crate::record::store::{Keep, Rotate};
 use crate::source::replay::time::parse_duration;
 use crate::util::clickhouse::Server;
-use crate::util::time::nanos;
+use crate::util::time::{DAY_NS, nanos};
 
 const RECORD_EXAMPLES: &str = "\
 Examples:
@@ -99,8 +99,6 @@ impl RecordArgs {
         self.keep.unwrap_or(if self.read.is_empty() { always } else { Keep::default() })
     }
 }
-
-const DAY_NS: u64 = 86_400_000_000_000;
 
 /// Parses a duration and a size in either order, or one of them.
 fn time_and_size(text: &str) -> Result<(Option<u64>, Option<u64>), String> {

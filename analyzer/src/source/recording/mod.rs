@@ -17,9 +17,9 @@ use anyhow::{Context as _, Result, bail};
 use super::feed::{self, Command, Feed, SourceEnd, Update, no_recorder};
 use super::replay::Emit;
 use super::replay::pace::Pace;
-use super::replay::time::{self, NS_PER_DAY, TimeSpec};
+use super::replay::time::{self, TimeSpec};
 use crate::sample::EventSample;
-use crate::util::time::NS_PER_S;
+use crate::util::time::{DAY_NS, NS_PER_S};
 use crate::util::units::{duration, time_utc};
 use cursor::Tables;
 pub use cursor::is_recording;
@@ -61,7 +61,7 @@ pub fn start(options: Options) -> Result<Feed> {
     };
     let is_of_day = |time: &TimeSpec| matches!(time, TimeSpec::OfDay(_));
     // On the first of several days is not what is meant.
-    if tables.last_part_ns().saturating_sub(first_ns) > NS_PER_DAY
+    if tables.last_part_ns().saturating_sub(first_ns) > DAY_NS
         && options.from.iter().chain(&options.to).any(is_of_day)
     {
         bail!(

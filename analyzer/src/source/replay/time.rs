@@ -3,13 +3,7 @@
 use jiff::civil::{Date, DateTime};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::util::time::NS_PER_S;
-
-/// Length of a day.
-pub const NS_PER_DAY: u64 = 86_400 * NS_PER_S;
-
-/// A time of day this long before the first frame is of the same day: the reader rounded.
-const SLACK_NS: u64 = 3_600 * NS_PER_S;
+use crate::util::time::{DAY_NS, HOUR_NS, NS_PER_S};
 
 /// A point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +25,10 @@ impl TimeSpec {
             Self::Absolute(ns) => ns,
             Self::Offset(ns) => first_ns.saturating_add(ns),
             Self::OfDay(ns) => {
-                let least_ns = first_ns.saturating_sub(SLACK_NS);
-                let time = least_ns / NS_PER_DAY * NS_PER_DAY + ns;
-                if time < least_ns { time + NS_PER_DAY } else { time }
+                // A reader rounds the time of the first frame.
+                let least_ns = first_ns.saturating_sub(HOUR_NS);
+                let time = least_ns / DAY_NS * DAY_NS + ns;
+                if time < least_ns { time + DAY_NS } else { time }
             }
         }
     }
@@ -55,7 +50,7 @@ pub fn range(from: Option<TimeSpec>, to: Option<TimeSpec>, first_ns: u64) -> (u6
     let from_ns = from.map_or(0, |from| from.resolve(first_ns));
     let to_ns = to.map_or(u64::MAX, |to| to.resolve(first_ns));
     let is_next_day = to_ns < from_ns && matches!(to, Some(TimeSpec::OfDay(_)));
-    (from_ns, if is_next_day { to_ns + NS_PER_DAY } else { to_ns })
+    (from_ns, if is_next_day { to_ns + DAY_NS } else { to_ns })
 }
 
 /// Reads a point in time: Unix seconds of at least 10 digits (`1767225600.5`), RFC 3339 (`2026-01-01T00:00:00Z`), a
@@ -109,8 +104,8 @@ pub fn time_of_day(text: &str) -> Option<u64> {
 /// This time of day on the day on which it is nearest to `near_ns`: a capture may go past midnight.
 #[must_use]
 pub fn nearest(of_day_ns: u64, near_ns: u64) -> u64 {
-    let today = near_ns / NS_PER_DAY * NS_PER_DAY;
-    let days = [today.saturating_sub(NS_PER_DAY), today, today.saturating_add(NS_PER_DAY)];
+    let today = near_ns / DAY_NS * DAY_NS;
+    let days = [today.saturating_sub(DAY_NS), today, today.saturating_add(DAY_NS)];
     let times = days.map(|day| day.saturating_add(of_day_ns));
     times.into_iter().min_by_key(|time| time.abs_diff(near_ns)).unwrap_or(near_ns)
 }
@@ -255,10 +250,10 @@ mod tests {
 
     #[test]
     fn a_time_of_day_is_the_first_one_from_an_hour_before_the_first_frame_on() {
-        let (midnight, minute) = (20_000 * NS_PER_DAY, 60 * NS_PER_S);
+        let (midnight, minute) = (20_000 * DAY_NS, 60 * NS_PER_S);
         assert_eq!(TimeSpec::OfDay(minute).resolve(midnight - minute), midnight + minute, "past midnight");
         assert_eq!(TimeSpec::OfDay(minute).resolve(midnight + 2 * minute), midnight + minute);
-        assert_eq!(TimeSpec::OfDay(NS_PER_DAY - 1).resolve(midnight), midnight - 1);
+        assert_eq!(TimeSpec::OfDay(DAY_NS - 1).resolve(midnight), midnight - 1);
         let at = |hour: u64| TimeSpec::OfDay(hour * 60 * minute);
         assert_eq!(at(20).resolve(midnight + 360 * minute), midnight + 1_200 * minute, "14 hours later");
         let late = range(Some(at(22)), Some(at(2)), midnight + 1_260 * minute);
