@@ -136,6 +136,11 @@ impl DeviceQp {
         self.sent_packets.filter(|_| self.ambiguous_readings.unwrap_or(0) == 0)
     }
 
+    /// An upper bound of the bytes that it sent: its packets × path MTU, if both are known exactly.
+    pub fn sent_bytes_at_most(&self) -> Option<u64> {
+        Some(self.exactly_sent()?.saturating_mul(u64::from(self.control.path_mtu?)))
+    }
+
     /// Source of the numbers of packets: the kernel's list where no context was read. `None`: they are not known.
     pub fn packets_source(&self) -> Option<QpSource> {
         self.sent_packets.or(self.received_packets)?;

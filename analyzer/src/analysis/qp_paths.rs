@@ -153,8 +153,8 @@ impl WeightedBy {
 pub(super) fn paths(devices: &[Device], watched: &Devices, options: &Options) -> Option<QpPaths> {
     let hidden = |qp: &&DeviceQp| sends(qp) && !qp.sources.contains(&QpSource::Packets);
     let all = devices.iter().flat_map(|device| device.every_qp().filter(hidden).map(move |qp| (device, qp)));
-    let bytes = |qp: &DeviceQp| Some(qp.exactly_sent()?.saturating_mul(u64::from(qp.control.path_mtu?)));
-    let senders: Vec<Sender<'_>> = all.map(|(device, qp)| Sender { device, qp, bytes: bytes(qp) }).collect();
+    let senders: Vec<Sender<'_>> =
+        all.map(|(device, qp)| Sender { device, qp, bytes: qp.sent_bytes_at_most() }).collect();
     if senders.is_empty() {
         return None;
     }

@@ -117,7 +117,7 @@ const PLANES: Entry = Entry {
     title: "Planes loaded unevenly",
     meaning: "Planes of a multi-plane fabric carry equal shares by design. Here one plane carries far more than the mean: its links saturate while others idle.",
     computed: "Live, from the NIC's own context (devices[].qps[].plane): of at least `qp_context.plane_qps` connected queue pairs with a plane, the busiest plane has `qp_context.planes_ratio` times the mean of all planes up to the highest number seen. \
-               The load is what each queue pair sent (sent_packets), or one each where that is not known exactly of all.",
+               The load is the bytes that each queue pair sent at most (sent_packets × path_mtu), as in qp_paths.planes, or one each where these are not known exactly of all.",
     advice: "Check that all planes are up on this host and on the peers, and how the library chooses planes (NCCL_IB_SPLIT_DATA_ON_QPS, number of queue pairs a multiple of the planes).",
     caveat: READ,
     ..Entry::of(Problem::Silent)
@@ -370,14 +370,15 @@ fn planes(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec
     if (with.len() as u64) < input.limits.qp_context.plane_qps.max(2) {
         return;
     }
-    let known = with.iter().all(|(_, qp)| qp.exactly_sent().is_some());
+    let known = with.iter().all(|(_, qp)| qp.sent_bytes_at_most().is_some());
     let mut loads: BTreeMap<u8, u64> = BTreeMap::new();
     for (plane, qp) in &with {
-        let load = if known { qp.exactly_sent().unwrap_or(0) } else { 1 };
-        *loads.entry(*plane).or_default() += load;
+        let load = if known { qp.sent_bytes_at_most().unwrap_or(0) } else { 1 };
+        let sum = loads.entry(*plane).or_default();
+        *sum = sum.saturating_add(load);
     }
     let planes = loads.keys().max().copied().unwrap_or(0).max(2);
-    let total: u64 = loads.values().sum();
+    let total = loads.values().copied().fold(0, u64::saturating_add);
     let Some((busiest, most)) = loads.iter().max_by_key(|(_, load)| **load) else { return };
     if total == 0 {
         return;
@@ -391,7 +392,7 @@ fn planes(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec
     let of_each: Vec<String> = (1..=planes)
         .map(|plane| {
             let load = loads.get(&plane).copied().unwrap_or(0);
-            format!("plane {plane}: {}", plural(load, if known { "packet" } else { "queue pair" }))
+            format!("plane {plane}: {}", if known { units::bytes(load) } else { plural(load, "queue pair") })
         })
         .collect();
     let Some((_, first)) = with.iter().find(|(plane, _)| plane == busiest) else { return };

@@ -231,13 +231,14 @@ fn a_bond_of_which_one_port_is_used_is_named() {
 
 #[test]
 fn a_plane_that_carries_more_than_the_others_is_named() {
-    let planes = |sent: &'static [(u8, u64)]| {
+    let with_mtus = |sent: &'static [(u8, u64)], mtu: fn(u8) -> Option<u32>| {
         let of = |at: u32, qp: &mut ContextSample| {
             let (plane, sent) = sent[at as usize];
-            (qp.context.plane, qp.sent) = (Some(plane), Some(sent));
+            (qp.context.plane, qp.sent, qp.context.path_mtu) = (Some(plane), Some(sent), mtu(plane));
         };
         sample(u32::try_from(sent.len()).unwrap(), of, |_| {})
     };
+    let planes = |sent| with_mtus(sent, |_| Some(4_096));
     let even = &[(1, 9), (2, 9), (3, 9), (4, 9), (1, 9), (2, 9), (3, 9), (4, 9)];
     assert_eq!(all(&planes(even)), []);
     let uneven = &[(1, 90), (2, 9), (3, 9), (4, 9), (1, 90), (2, 9), (3, 9), (4, 9)];
@@ -247,6 +248,13 @@ fn a_plane_that_carries_more_than_the_others_is_named() {
         ("qp.uneven_planes", "Plane 1 of mlx5_0 carries 3.1 × the mean of 4 planes")
     );
     assert_eq!(all(&planes(&uneven[..7])), [], "too few queue pairs");
+    // As many packets, but four times as many bytes.
+    let by_mtu = with_mtus(even, |plane| Some(if plane == 1 { 4_096 } else { 1_024 }));
+    let one = only(&by_mtu);
+    assert_eq!(one.title, "Plane 1 of mlx5_0 carries 2.3 × the mean of 4 planes");
+    let shown = "plane 1: 73.7 kB, plane 2: 18.4 kB, plane 3: 18.4 kB, plane 4: 18.4 kB";
+    assert_eq!(one.evidence["by_plane"], shown);
+    assert_eq!(all(&with_mtus(uneven, |_| None)), [], "by queue pairs they are even");
 }
 
 /// A virtual NIC with eight queue pairs, whose context dumps are read, decoded and followed like those of hardware:
