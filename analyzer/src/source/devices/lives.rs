@@ -14,7 +14,7 @@ use crate::entity::lives::{
 use crate::entity::owners::QpOwner;
 use crate::host::rdma::nldev::QueuePair;
 use crate::util::map::Map;
-use crate::util::time::NS_PER_S;
+use crate::util::time::{NS_PER_MS, NS_PER_S};
 
 /// Maximum number of ended queue pairs kept for the report.
 const MOST_ENDED: usize = 4_096;
@@ -24,6 +24,8 @@ const MOST_ALIVE: usize = 65_536;
 const MOST_EVENTS: usize = 4_096;
 /// A query that takes longer is no evidence that the queue pair is gone, in nanoseconds.
 const LONGEST_QUERY_NS: u64 = NS_PER_S;
+/// A difference of the wall clock that is slewed, or an error of its readings, is smaller.
+const CLOCK_SET_NS: u64 = 100 * NS_PER_MS;
 /// Number of complete lists without a queue pair after which it is gone: while others end, the kernel may skip one that
 /// exists.
 const MISSING: u8 = 2;
@@ -110,6 +112,8 @@ pub struct Follower {
     /// Results of verbs missed up to the records before the latest, and up to now, with those that may be missing now.
     missed: [u64; 2],
     outstanding: u64,
+    /// Distance of the wall clock, by which calls are compared, from the monotonic one.
+    clock_ns: Option<i64>,
     changed: bool,
     sampled: Arc<Lives>,
 }
@@ -135,6 +139,17 @@ impl Follower {
     pub fn note_calls(&mut self, calls: &Calls) {
         self.missed = [self.missed[1], calls.missed_returns];
         self.outstanding = calls.may_end;
+    }
+
+    /// Follows the wall clock, whose distance from the monotonic one this is: call it before changes. Where it was set,
+    /// times of earlier calls move with it: else what follows a step back would be older than all that was seen before,
+    /// and change nothing until the clock is there again, the death of a queue pair included.
+    pub fn note_clock(&mut self, offset_ns: i64) {
+        let by_ns = self.clock_ns.map_or(0, |known| offset_ns.saturating_sub(known));
+        if self.clock_ns.is_none() || by_ns.unsigned_abs() >= CLOCK_SET_NS {
+            self.clock_ns = Some(offset_ns);
+            self.alive.values_mut().for_each(|known| known.move_by(by_ns));
+        }
     }
 
     /// A verb or command returned.
@@ -404,7 +419,10 @@ impl Follower {
             .iter()
             .rev()
             .take_while(|life| life.control.ended_ns.is_none_or(|ended| ended >= since));
-        lately.any(|life| life.control.ended_ns.is_some() && key(life) == key(found))
+        // One that ends later ended before the clock was set back.
+        let until = time_ns.saturating_add(LONGEST_QUERY_NS);
+        lately
+            .any(|life| life.control.ended_ns.is_some_and(|ended| ended <= until) && key(life) == key(found))
     }
 
     fn end(&mut self, life: QpLife) {
@@ -447,6 +465,15 @@ impl Follower {
 }
 
 impl Alive {
+    /// The wall clock was set.
+    fn move_by(&mut self, by_ns: i64) {
+        let times =
+            [&mut self.shown.began_ns, &mut self.shown.ended_ns, &mut self.known_ns, &mut self.absent.1];
+        times.into_iter().for_each(|time| *time = time.saturating_add_signed(by_ns));
+        // The time is that of an event. Verbs that are recorded later began after it.
+        self.found_dead_ns = None;
+    }
+
     /// True if the kernel lists queue pairs of its kind: those that processes make by the verbs, except for raw packets
     /// and drivers' own kinds, and others that a list has contained.
     fn is_listable(&self) -> bool {

@@ -204,6 +204,38 @@ fn the_latest_call_or_list_has_the_state() {
     assert_eq!(state(&mut follower), Some("RTS"));
 }
 
+/// By a clock that was set back, all that follows is older than what was seen before.
+#[test]
+fn a_clock_that_is_set_hides_neither_death_nor_end() {
+    const HOUR: u64 = 3_600 * NS_PER_S;
+    let state = |state| QpLife { state: Some(state), ..life(17) };
+    for (before, after) in [(2 * HOUR, HOUR), (HOUR, 2 * HOUR)] {
+        let mut follower = Follower::default();
+        let set = |follower: &mut Follower, to: u64| follower.note_clock(to.cast_signed());
+        set(&mut follower, before);
+        follower.take(is(state("RTS"), before + 10, before + 11));
+        follower.listed(&list(&[17], before + 20));
+        set(&mut follower, after);
+        follower.take(found(state("ERR"), after + 40));
+        assert_eq!(all(&mut follower).qps[0].control.end, Some(ERROR), "{before} to {after}");
+        // A verb after that did not take it there.
+        set(&mut follower, before);
+        follower.take(is(state("RESET"), before + 50, before + 51));
+        let seen = all(&mut follower);
+        assert_eq!((seen.qps[0].state, follower.deaths(), seen.events.len()), (Some("RESET"), 1, 1));
+        for began_ns in [60, 70] {
+            follower.listed(&list(&[], before + began_ns));
+        }
+        assert_eq!(all(&mut follower).qps[0].control.end, Some(GONE), "{before} to {after}");
+    }
+    // Its number is used again, by one whose creation was not seen.
+    let mut follower = Follower::default();
+    follower.take(is(state("RTS"), 2 * HOUR, 2 * HOUR));
+    follower.take(Change::Ended { device: "rxe0".into(), lqpn: 17, port: None, time_ns: 2 * HOUR });
+    follower.take(found(state("RTS"), HOUR));
+    assert_eq!(all(&mut follower).qps.len(), 2);
+}
+
 #[test]
 fn what_lists_have_no_more_is_gone() {
     let made = |lqpn, kind, origin| {

@@ -267,6 +267,11 @@ impl Watch {
         self.follower.note_calls(calls);
     }
 
+    /// Notes the distance of the wall clock from the monotonic one, before the changes and lists that have times by it.
+    pub fn note_clock(&mut self, offset_ns: i64) {
+        self.follower.note_clock(offset_ns);
+    }
+
     /// Applies control path changes of queue pairs of watched devices.
     pub fn take_lives(&mut self, changes: Vec<Change>) {
         for change in changes {

@@ -378,11 +378,13 @@ impl Work {
         let (probes, earlier, watch) = (&mut self.probes, &self.earlier, &mut self.watch);
         let (posts, host) = (self.posts.as_ref(), self.host.as_ref());
         let mut between = || take_lives((probes, earlier), watch, posts, host);
-        let began_ns = now_ns();
+        let began_ns = monotonic_ns();
         let found = listed::read(&root, host.ask(), addresses, &mut unread, &mut between);
         // Also what has happened since its latest part: what the list lacks may have ended meanwhile.
         between();
-        let found = listed::QueuePairs { began_ns, ..found };
+        let clock = WallClock::sample();
+        self.watch.note_clock(clock.offset_ns());
+        let found = listed::QueuePairs { began_ns: clock.unix_ns(began_ns), ..found };
         self.watch.take_qps(&found, now_ns());
         self.watch.note_list(&found, u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
         if let Some(posts) = &self.posts {
@@ -441,7 +443,9 @@ fn take_lives(
 ) {
     let Some(Ok(probes)) = probes else { return };
     let root = || host.root().ok();
-    let changes = probes.read(&|device| watch.driver(device), &root);
+    let clock = WallClock::sample();
+    watch.note_clock(clock.offset_ns());
+    let changes = probes.read(clock, &|device| watch.driver(device), &root);
     if !changes.is_empty() {
         watch.note_calls(&probes.calls(&root).and(earlier));
     }

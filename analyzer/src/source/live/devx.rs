@@ -54,11 +54,11 @@ impl Devx {
     /// control groups. `root` gives the host's files.
     pub(super) fn read(
         &mut self,
+        clock: WallClock,
         root: &dyn Fn() -> Option<HostRoot>,
         changes: &mut Vec<Change>,
         makers: &mut Vec<(usize, u32, u64)>,
     ) {
-        let clock = WallClock::sample();
         // Opened once for all commands that connect a queue pair, and mostly not at all.
         let opened = OnceCell::new();
         let address = |device: &str, port: Option<u32>, index: u8| {

@@ -179,13 +179,14 @@ impl QpProbes {
         self.names = Names::default();
     }
 
-    /// The changes since the last call. `driver` gives the driver of a device, `root` the host's files.
+    /// The changes since the last call, with times by this clock. `driver` gives the driver of a device, `root` the host's
+    /// files.
     pub(super) fn read(
         &mut self,
+        clock: WallClock,
         driver: &dyn Fn(&str) -> Option<String>,
         root: &dyn Fn() -> Option<HostRoot>,
     ) -> Vec<Change> {
-        let clock = WallClock::sample();
         let mut changes = Vec::new();
         let mut makers = Vec::new();
         each(&mut self.records, |record: &QpRecord| {
@@ -198,7 +199,7 @@ impl QpProbes {
         });
         self.names.add(&mut changes, root);
         if let Ok(devx) = &mut self.devx {
-            devx.read(root, &mut changes, &mut makers);
+            devx.read(clock, root, &mut changes, &mut makers);
         }
         // Now, since the processes may have ended by the next reading.
         if let Some(root) = (!makers.is_empty()).then(root).flatten() {
