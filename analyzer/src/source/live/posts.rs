@@ -28,6 +28,7 @@ use crate::source::devices::lives::Change;
 use crate::source::devices::posts::{Counter, Plan, Step};
 use crate::source::devices::present::PresentQps;
 use crate::util::lock::Locked;
+use crate::util::map::Map;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-posts"));
 const PROGRAM: &str = "rocescope_post_send";
@@ -170,16 +171,7 @@ impl PostSampler {
         let posts = Mutex::new(counter.sample());
         let shared = Arc::new(Shared { present: Mutex::default(), posts });
         let (stop, stopped) = mpsc::channel();
-        let work = Work {
-            plan,
-            shared: Arc::clone(&shared),
-            counter,
-            files: BTreeMap::new(),
-            processes: BTreeMap::new(),
-            devices: BTreeMap::new(),
-            list: 0,
-            root: HostRoot::at("/"),
-        };
+        let work = Work::new(plan, Arc::clone(&shared), counter, HostRoot::at("/"));
         let thread = std::thread::Builder::new().name("posts".into()).spawn(move || {
             sandbox::confine(&needs());
             work.run(&stopped);
@@ -272,14 +264,31 @@ struct Work {
     counter: Counter,
     files: BTreeMap<FileKey, SampledFile>,
     processes: BTreeMap<u32, SearchedProcess>,
-    /// RDMA devices, by process and file descriptor.
-    devices: BTreeMap<(u32, u32), String>,
+    /// RDMA devices of queue pairs.
+    devices: Map<PostKey, String>,
+    /// The same by process and file descriptor, as a search found them: for a process that has ended. A process that
+    /// closes a device has the next one under the same descriptor.
+    descriptors: BTreeMap<(u32, u32), String>,
     /// Number of lists of queue pairs applied.
     list: u64,
     root: HostRoot,
 }
 
 impl Work {
+    fn new(plan: Plan, shared: Arc<Shared>, counter: Counter, root: HostRoot) -> Self {
+        Self {
+            plan,
+            shared,
+            counter,
+            files: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            devices: Map::default(),
+            descriptors: BTreeMap::new(),
+            list: 0,
+            root,
+        }
+    }
+
     fn run(mut self, stopped: &Receiver<()>) {
         let mut probe = match Probe::load() {
             Ok(probe) => probe,
@@ -390,31 +399,35 @@ impl Work {
             self.find_device(key);
         }
         let devices = &self.devices;
-        self.counter.take(step, &readings, &|key| devices.get(&(key.pid, key.device_fd)).cloned());
+        self.counter.take(step, &readings, &|key| devices.get(key).cloned());
         let present = self.shared.present();
         if present.lists() != self.list {
             self.list = present.lists();
             let alive = present.alive();
             drop(present);
-            probe.forget(&self.counter.listed(&alive));
+            let ended = self.counter.listed(&alive);
+            probe.forget(&ended);
+            for key in &ended {
+                self.devices.remove(key);
+            }
             let root = &self.root;
-            self.devices.retain(|(pid, _), _| root.exists(&format!("/proc/{pid}")));
+            self.descriptors.retain(|(pid, _), _| root.exists(&format!("/proc/{pid}")));
         }
         Ok(())
     }
 
-    /// The device of a queue pair: by the file descriptor, or if the process has ended, by the queue pair.
+    /// The device of a queue pair that is new: by the file descriptor, or if the process has ended, by the queue pair.
     fn find_device(&mut self, key: &PostKey) {
-        let of = (key.pid, key.device_fd);
-        if self.devices.contains_key(&of) {
+        if self.devices.contains_key(key) {
             return;
         }
         let file = std::fs::read_link(self.root.path(&format!("/proc/{}/fd/{}", key.pid, key.device_fd)));
         let uverbs = file.ok().and_then(|file| Some(file.file_name()?.to_str()?.to_owned()));
         let device = uverbs.and_then(|uverbs| self.device(&uverbs));
         let device = device.or_else(|| self.shared.present().device(key.pid, key.qpn).map(str::to_owned));
+        let device = device.or_else(|| self.descriptors.get(&(key.pid, key.device_fd)).cloned());
         if let Some(device) = device {
-            self.devices.insert(of, device);
+            self.devices.insert(*key, device);
         }
     }
 
@@ -477,7 +490,7 @@ impl Work {
 
     fn add(&mut self, pid: u32, of: &PostSend, searched: &mut SearchedProcess) -> Result<(), String> {
         if let Some(device) = self.device(&of.uverbs) {
-            self.devices.insert((pid, of.device_fd), device.clone());
+            self.descriptors.insert((pid, of.device_fd), device.clone());
             searched.devices.insert(device);
         }
         let key = (of.file.clone(), of.offset);
@@ -518,4 +531,38 @@ impl Work {
 struct TakenWindow {
     at_ns: u64,
     window: PostWindow,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::read::testing::tree;
+
+    /// Libraries open a device to look at it, close it, and open the next one.
+    #[test]
+    fn a_queue_pair_has_the_device_that_its_descriptor_is_now() {
+        let host = tree(&[
+            ("sys/class/infiniband_verbs/uverbs0/ibdev", "mlx5_0"),
+            ("sys/class/infiniband_verbs/uverbs1/ibdev", "mlx5_1"),
+            ("proc/7/fd/9", "-> /dev/infiniband/uverbs0"),
+        ]);
+        let counter = Counter::new(Plan::default());
+        let shared = Shared { present: Mutex::default(), posts: Mutex::new(counter.sample()) };
+        let mut work = Work::new(Plan::default(), Arc::new(shared), counter, HostRoot::at(host.path()));
+        work.descriptors.insert((7, 9), "mlx5_0".to_owned());
+        let key = |qpn| PostKey { pid: 7, qpn, device_fd: 9, pad: 0 };
+        let device = |work: &mut Work, qpn| {
+            work.find_device(&key(qpn));
+            work.devices.get(&key(qpn)).cloned()
+        };
+        assert_eq!(device(&mut work, 17).as_deref(), Some("mlx5_0"));
+        let link = host.path().join("proc/7/fd/9");
+        std::fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink("/dev/infiniband/uverbs1", &link).unwrap();
+        assert_eq!(device(&mut work, 18).as_deref(), Some("mlx5_1"));
+        assert_eq!(device(&mut work, 17).as_deref(), Some("mlx5_0"), "it stays that of the older one");
+        // The process has ended.
+        std::fs::remove_file(&link).unwrap();
+        assert_eq!(device(&mut work, 19).as_deref(), Some("mlx5_0"), "what the search had found");
+    }
 }
