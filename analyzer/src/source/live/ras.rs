@@ -33,7 +33,8 @@ const GREETING: Duration = Duration::from_secs(2);
 const ATTEMPTS: u32 = 5;
 /// Timeout of one query: NCCL waits 5 s for its processes at each step, and then reports those that did not answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Delay of the query after a monitor event, which finds the ranks concerned.
+/// Delay of the query after a monitor event, which finds the ranks concerned; longer while the pause after the query
+/// before lasts.
 const SOON: Duration = Duration::from_secs(1);
 /// Interval of checks for the end of the run and for monitor events.
 const LOOK: Duration = Duration::from_millis(200);
@@ -109,12 +110,15 @@ struct Work {
 impl Work {
     fn run(mut self, stopped: &Receiver<()>) {
         loop {
-            let took = self.query();
+            let rest = self.query() * REST;
             self.publish();
-            let mut due = Instant::now() + self.interval.max(took * REST);
+            let ended = Instant::now();
+            let mut due = ended + self.interval.max(rest);
             while let Some(left) = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
                 if self.listen(left.min(LOOK)) {
-                    due = due.min(Instant::now() + SOON);
+                    // Those that were received with it, too: each publishing copies all that is known of the job.
+                    while self.listen(Duration::ZERO) {}
+                    due = brought_forward(due, Instant::now(), ended + rest);
                     self.publish();
                 }
                 let pause = if self.monitor.is_some() { Duration::ZERO } else { left.min(LOOK) };
@@ -222,6 +226,12 @@ impl Work {
             _ => format!("{at}: {error}"),
         }
     }
+}
+
+/// The time of the next query after an event now: `rested` is the end of the minimum pause. A large job whose processes
+/// die one by one has an event for each, and all that still run take part in each query.
+fn brought_forward(due: Instant, now: Instant, rested: Instant) -> Instant {
+    due.min(rested.max(now + SOON))
 }
 
 /// Local PIDs of processes, by the PIDs that NCCL names.
@@ -344,6 +354,16 @@ mod tests {
         drop(reader);
         let sent = thread.join().unwrap();
         assert_eq!(sent.iter().filter(|one| one.contains("MONITOR")).count(), 1, "{sent:?}");
+    }
+
+    #[test]
+    fn an_event_brings_the_next_query_forward_and_leaves_the_job_its_rest() {
+        let ended = Instant::now();
+        let at = |ms: u64| ended + Duration::from_millis(ms);
+        // A query that took 10 ms, and one that took 2 s.
+        assert_eq!(brought_forward(at(10_000), at(500), at(200)), at(1_500));
+        assert_eq!(brought_forward(at(40_000), at(500), at(40_000)), at(40_000));
+        assert_eq!(brought_forward(at(10_000), at(9_500), at(200)), at(10_000));
     }
 
     #[test]
