@@ -36,9 +36,7 @@ impl Layout {
         let structure = |name: &str| btf.find(name).ok_or_else(|| format!("struct {name}"));
         let (qp, attr) = (structure("ib_qp")?, structure("ib_qp_attr")?);
         let (device, event) = (structure("ib_device")?, structure("ib_event")?);
-        let needed = |of: &Struct<'_>, name: &str, path: &str| {
-            of.field(path).ok_or_else(|| format!("field {path} of struct {name}"))
-        };
+        let of_attr = |path: &str| attr.field(path).filter(|field| is_within(*field, ATTR_BYTES));
         let fits = |of: &Struct<'_>, most: usize| of.size().min(u32::try_from(most).unwrap_or(u32::MAX));
         let or_absent = |field: Option<Field>| field.map_or(ABSENT, |field| field.offset);
         let gid = btf.find("ib_gid_attr").and_then(|gid| gid.field("gid"));
@@ -58,20 +56,20 @@ impl Layout {
                 event_element: or_absent(event.field("element")),
                 event_type: or_absent(event.field("event")),
             },
-            qp_num: needed(&qp, "ib_qp", "qp_num")?,
-            qp_type: qp.field("qp_type"),
-            port: qp.field("port"),
-            state: needed(&attr, "ib_qp_attr", "qp_state")?,
-            path_mtu: attr.field("path_mtu"),
-            rq_psn: attr.field("rq_psn"),
-            sq_psn: attr.field("sq_psn"),
-            dest_qp: attr.field("dest_qp_num"),
-            dgid: attr.field("ah_attr.grh.dgid"),
-            flow_label: attr.field("ah_attr.grh.flow_label"),
-            traffic_class: attr.field("ah_attr.grh.traffic_class"),
-            timeout: attr.field("timeout"),
-            retry_cnt: attr.field("retry_cnt"),
-            rnr_retry: attr.field("rnr_retry"),
+            qp_num: copied(&qp, QP_BYTES, "ib_qp", "qp_num")?,
+            qp_type: qp.field("qp_type").filter(|field| is_within(*field, QP_BYTES)),
+            port: qp.field("port").filter(|field| is_within(*field, QP_BYTES)),
+            state: copied(&attr, ATTR_BYTES, "ib_qp_attr", "qp_state")?,
+            path_mtu: of_attr("path_mtu"),
+            rq_psn: of_attr("rq_psn"),
+            sq_psn: of_attr("sq_psn"),
+            dest_qp: of_attr("dest_qp_num"),
+            dgid: of_attr("ah_attr.grh.dgid"),
+            flow_label: of_attr("ah_attr.grh.flow_label"),
+            traffic_class: of_attr("ah_attr.grh.traffic_class"),
+            timeout: of_attr("timeout"),
+            retry_cnt: of_attr("retry_cnt"),
+            rnr_retry: of_attr("rnr_retry"),
         })
     }
 
@@ -238,6 +236,24 @@ pub struct Attributes {
     pub rnr_retry: Option<u8>,
 }
 
+/// A field that must be there.
+fn needed(of: &Struct<'_>, name: &str, path: &str) -> Result<Field, String> {
+    of.field(path).ok_or_else(|| format!("field {path} of struct {name}"))
+}
+
+/// The same of a structure that the programs copy this many bytes of: kernels built for debugging have longer ones.
+fn copied(of: &Struct<'_>, bytes: usize, name: &str, path: &str) -> Result<Field, String> {
+    let field = needed(of, name, path)?;
+    is_within(field, bytes)
+        .then_some(field)
+        .ok_or_else(|| format!("field {path} in the first {bytes} bytes of struct {name}"))
+}
+
+/// True if a field lies in the first bytes of its structure.
+fn is_within(field: Field, bytes: usize) -> bool {
+    u64::from(field.offset) + u64::from(field.size) <= bytes as u64
+}
+
 fn qp_bytes(record: &QpRecord) -> &[u8] {
     record.qp_bytes.get(..usize::from(record.qp_len)).unwrap_or_default()
 }
@@ -402,6 +418,31 @@ pub(crate) mod tests {
         base.int(4);
         let none = Btf::parse(base.bytes(), None).unwrap();
         assert_eq!(Layout::of(&none).unwrap_err(), "struct ib_qp");
+    }
+
+    /// Locks of a kernel built for debugging are longer.
+    #[test]
+    fn a_field_beyond_what_is_copied_is_none_that_the_kernel_has() {
+        let of = |qp_num: u32, port: u32, timeout: u32| {
+            let mut base = Writer::base();
+            let (byte, word, long) = (base.int(1), base.int(4), base.int(8));
+            let name = base.array(byte, 64);
+            base.structure("ib_device", 128, &[("name", name, 64)]);
+            let qp = [("device", long, 0), ("qp_num", word, 8 * qp_num), ("port", word, 8 * port)];
+            base.structure("ib_qp", 1_000, &qp);
+            base.structure("ib_qp_attr", 1_000, &[("qp_state", word, 0), ("timeout", byte, 8 * timeout)]);
+            base.structure("ib_event", 24, &[("device", long, 0)]);
+            Layout::of(&Btf::parse(base.bytes(), None).unwrap())
+        };
+        let [within, beyond] = [QP_BYTES - 4, QP_BYTES - 3].map(|at| u32::try_from(at).unwrap());
+        let last = u32::try_from(ATTR_BYTES).unwrap() - 1;
+        let lacks = |layout: &Layout, field: &str| layout.absent().contains(&field);
+        let whole = of(16, within, last).unwrap();
+        assert!(!lacks(&whole, "ib_qp.port") && !lacks(&whole, "ib_qp_attr.timeout"));
+        let part = of(16, beyond, last + 1).unwrap();
+        assert!(lacks(&part, "ib_qp.port") && lacks(&part, "ib_qp_attr.timeout"));
+        let why = of(beyond, 16, last).unwrap_err();
+        assert_eq!(why, "field qp_num in the first 384 bytes of struct ib_qp");
     }
 
     #[test]
