@@ -83,7 +83,8 @@ pub struct QpRecord {
     /// Calling process, in the initial PID namespace; in a record of [`kind::QUERIED`] the one that made the queue
     /// pair, or 0.
     pub pid: u32,
-    /// Attributes that were given (`enum ib_qp_attr_mask`); of a queue pair that was made, [`BY_PROCESS`] or 0.
+    /// Attributes that were given (`enum ib_qp_attr_mask`); of a queue pair that was made, [`BY_PROCESS`] or 0; of an
+    /// event of a port, its number.
     pub mask: u32,
     /// Result of the call: 0, or a negative errno.
     pub result: i32,
@@ -107,7 +108,7 @@ pub struct QpRecord {
     pub sgid: [u8; 16],
     /// Start of the `struct ib_qp`.
     pub qp_bytes: [u8; QP_BYTES],
-    /// Start of the `struct ib_qp_attr`. For an event of a port, the number of the port.
+    /// Start of the `struct ib_qp_attr`.
     pub attr_bytes: [u8; ATTR_BYTES],
 }
 
