@@ -63,12 +63,12 @@ pub struct DeviceQp {
     /// Facts from the kernel's control path; without that, some of them from the NIC's own context.
     #[serde(flatten)]
     pub control: QpControl,
-    /// Source of each figure that several of the kernel's list, its control path, commands past the verbs and the NIC's
-    /// own context may have: `state`, `rqpn`, `src`, `dst`, `udp_port`, `flow_label`, `dscp`, `path_mtu`, `timeout_ns`,
-    /// `retry_cnt`, `rnr_retry`, `priority`, `adaptive_routing`, `plane`, `bond_port`, `sent_packets`,
-    /// `received_packets`; `devx` for a `udp_port` that a command set. Without a figure that is not known. A state or
-    /// `rqpn` of the control path may be that of a query. Empty: one of these sources alone knows it, so that `sources`
-    /// says it, or a recording, which has no sources by figure.
+    /// Source of each figure that several sources may have, named as in `sources`: of `state`, `rqpn`, `src`, `dst`,
+    /// `udp_port`, `flow_label`, `dscp`, `path_mtu`, `timeout_ns`, `retry_cnt`, `rnr_retry`, `priority`,
+    /// `adaptive_routing`, `plane`, `bond_port`, `sent_packets` and `received_packets`. `control_path` is a verb, or the
+    /// driver's answer when the kernel queried it; `devx` also a command that set the `udp_port` of a queue pair of the
+    /// verbs. A figure that is null has no entry. Empty: only one of `netlink`, `control_path`, `devx` and `context` is
+    /// among `sources`, and all figures are from there; or the report is of a recording, which keeps no source by figure.
     pub figure_sources: BTreeMap<&'static str, QpSource>,
     /// Latest reading of the NIC's own context of the queue pair, from which this and the following fields come
     /// (`qp_context`). Unit: Unix ns. Null: none was read.
@@ -148,6 +148,15 @@ impl DeviceQp {
         Some(of("sent_packets").or_else(|| of("received_packets")).unwrap_or(QpSource::Netlink))
     }
 
+    /// Source of a figure of [`Self::figure_sources`] that is known: the only one that the queue pair has, if that does
+    /// not name it. `None` for a recording of several.
+    pub fn source_of(&self, figure: &str) -> Option<QpSource> {
+        let is_other = |source: &&QpSource| matches!(source, QpSource::Posts | QpSource::Packets);
+        let mut own = self.sources.iter().filter(|source| !is_other(source));
+        let only = own.next().filter(|_| own.next().is_none());
+        self.figure_sources.get(figure).or(only).copied()
+    }
+
     /// Packets sent and received, as far as known.
     pub fn moved_packets(&self) -> u64 {
         self.sent_packets.unwrap_or(0).saturating_add(self.received_packets.unwrap_or(0))
@@ -190,13 +199,15 @@ impl DeviceQp {
         let is_devx = life.origin == Some(DEVX);
         let source = if is_devx { QpSource::Devx } else { QpSource::ControlPath };
         let list = self.sources.contains(&QpSource::Netlink).then_some(QpSource::Netlink);
-        for (name, of_life, of_list) in [
-            ("state", life.state.is_some(), self.state.is_some()),
-            ("rqpn", life.rqpn.is_some(), self.rqpn.is_some()),
-        ] {
-            let of = list.filter(|_| of_life || of_list).map(|list| if of_life { source } else { list });
-            self.figure_sources.extend(of.map(|of| (name, of)));
-        }
+        let of_list = |is_listed: bool| list.filter(|_| is_listed);
+        let of_life = |is_known: bool| list.filter(|_| is_known).map(|_| source);
+        // Of the sources, a list or context that showed the state may be none any more.
+        let state = life.state.and(life.state_of).or(of_life(life.state.is_some()));
+        let figures = [
+            ("state", state.or(of_list(self.state.is_some()))),
+            ("rqpn", of_life(life.rqpn.is_some()).or(of_list(self.rqpn.is_some()))),
+        ];
+        self.figure_sources.extend(figures.into_iter().filter_map(|(name, of)| Some((name, of?))));
         self.sources.push(source);
         // Lists and contexts are in the life, too, unless a verb is newer.
         self.rqpn = life.rqpn.or(self.rqpn);

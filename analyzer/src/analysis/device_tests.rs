@@ -63,8 +63,15 @@ fn figures_of_verbs_and_context_have_their_source() {
     let expected: BTreeMap<_, _> = verbs.into_iter().chain(contexts).collect();
     assert_eq!((both.control.dscp, both.figure_sources.clone()), (Some(0), expected));
     assert!(one.figure_sources.is_empty(), "the verbs alone: {:?}", one.figure_sources);
+    let [verbs, context] = [QpSource::ControlPath, QpSource::Context].map(Some);
+    assert_eq!(
+        [both.source_of("src"), both.source_of("dscp"), one.source_of("src")],
+        [verbs, context, verbs]
+    );
     sample.recording = Some(Arc::default());
-    assert!(qps(&sample)[0].figure_sources.is_empty());
+    let recorded = &qps(&sample)[0];
+    assert!(recorded.figure_sources.is_empty());
+    assert_eq!(recorded.source_of("src"), None, "one of two");
 }
 
 /// Without a context the list and the verbs are two sources.
@@ -95,6 +102,12 @@ fn figures_of_list_and_verbs_have_their_source() {
     let life = QpLife { rqpn: None, state: None, ..fixtures::qp_life(17, 29) };
     let listed = [&verbs[..], &[("state", Netlink), ("rqpn", Netlink)]].concat();
     assert_eq!(of(Some(life), None), ordered(&listed));
+    // What a list or a context has shown last is in the life, too.
+    for shown in [Netlink, Context] {
+        let life = QpLife { state_of: Some(shown), ..fixtures::qp_life(17, 29) };
+        let expected = [&verbs[..], &[("state", shown), ("rqpn", ControlPath)]].concat();
+        assert_eq!(of(Some(life), None), ordered(&expected));
+    }
     let mut context =
         ContextSample { device: "mlx5_0".into(), port: 1, lqpn: 17, ..ContextSample::default() };
     (context.context.rqpn, context.context.plane) = (Some(29), Some(1));

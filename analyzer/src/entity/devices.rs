@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
-
 use super::contexts::Contexts;
 use super::interval::Interval;
 use super::lives::{Lists, Lives};
 use super::owners::QpOwner;
 use super::pauses::{PauseIntervals, Stall};
 use super::posts::Posts;
+pub use super::qp_source::QpSource;
 use crate::ethernet::lldp::Neighbour;
 use crate::host::process::pods::PodInterface;
 use crate::host::rdma::device::Hardware;
@@ -135,43 +134,6 @@ pub struct PauseSample {
     pub longest_ns: Option<u64>,
     /// Times of the pauses; empty where readings have no times of their own.
     pub intervals: PauseIntervals,
-}
-
-/// A source of what is known of a queue pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum QpSource {
-    /// The kernel's list of queue pairs (RDMA netlink).
-    Netlink,
-    /// The verbs that made and modified the queue pair, and queries (kernel probes).
-    ControlPath,
-    /// Commands to the firmware past the verbs.
-    Devx,
-    /// The NIC's own context.
-    Context,
-    /// Samples of `post_send`.
-    Posts,
-    /// Its packets: a flow to or from it.
-    Packets,
-}
-
-impl QpSource {
-    /// All of them, in the order in which they are listed.
-    pub const ALL: [Self; 6] =
-        [Self::Netlink, Self::ControlPath, Self::Devx, Self::Context, Self::Posts, Self::Packets];
-
-    /// Name in reports and recordings.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Netlink => "netlink",
-            Self::ControlPath => "control_path",
-            Self::Devx => "devx",
-            Self::Context => "context",
-            Self::Posts => "posts",
-            Self::Packets => "packets",
-        }
-    }
 }
 
 /// A queue pair as the device reports it.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::qp_source::QpSource;
+
 /// Name of the event of a queue pair that is found in the error state although nobody asked for it.
 pub const TO_ERROR: &str = "RTS to ERR";
 
@@ -61,6 +63,9 @@ pub struct QpLife {
     pub kind: Option<&'static str>,
     /// State: `RTS`, `ERR` …
     pub state: Option<&'static str>,
+    /// Source of the state, if neither a verb or command nor a query showed it: the kernel's list or the NIC's own
+    /// context.
+    pub state_of: Option<QpSource>,
     /// Process that made it; `None` for one made before the run that was not listed yet.
     pub pid: Option<u32>,
     /// Name of the thread that made it.

@@ -13,6 +13,7 @@ pub mod owners;
 mod packed;
 pub mod pauses;
 pub mod posts;
+pub mod qp_source;
 mod stats;
 
 use rocescope_common::abi::Counter;

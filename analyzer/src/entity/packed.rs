@@ -6,6 +6,7 @@ use super::lives::{Calls, Lists, Lives, PathChoices, QpControl, QpEvent, QpLife}
 use super::nccl::{Answer, CommId, Communicator, Event, Nccl, Process, Rank, RankState};
 use super::pauses::{PauseInterval, PauseIntervals, Stall};
 use super::posts::{PostSample, PostSampling, Posts};
+use super::qp_source::QpSource;
 use crate::ethernet::lldp::{App, Dialect, Ets, Neighbour, Pfc};
 use crate::host::process::pods::PodInterface;
 use crate::host::rdma::device::Hardware;
@@ -38,7 +39,7 @@ pack! {
     struct Ets { class_of, bandwidth, willing }
     struct App { selector, protocol, priorities }
     struct Lives { qps, events, events_left_out, qps_left_out, unnumbered, unavailable, calls }
-    struct QpLife { device, lqpn, origin, port, kind, state, pid, comm, pod, rqpn, control, choices }
+    struct QpLife { device, lqpn, origin, port, kind, state, state_of, pid, comm, pod, rqpn, control, choices }
     struct PathChoices { priority, adaptive_routing, plane, bond_port, udp_port }
     struct QpControl {
         src, dst, udp_port, flow_label, dscp, path_mtu, timeout_ns, retry_cnt, rnr_retry, created_ns, connected_ns,
@@ -79,6 +80,12 @@ pack! {
 
 pack! {
     enum Dialect { 0 => Ieee, 1 => Cee }
+}
+
+pack! {
+    enum QpSource {
+        0 => Netlink, 1 => ControlPath, 2 => Devx, 3 => Context, 4 => Posts, 5 => Packets,
+    }
 }
 
 pack! {

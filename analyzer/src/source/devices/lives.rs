@@ -12,6 +12,7 @@ use crate::entity::lives::{
     Calls, DESTROYED, DEVX, ERROR, GONE, Lives, QpControl, QpEvent, QpLife, TO_ERROR, VERBS, own_port,
 };
 use crate::entity::owners::QpOwner;
+use crate::entity::qp_source::QpSource;
 use crate::host::rdma::nldev::QueuePair;
 use crate::util::map::Map;
 use crate::util::time::{NS_PER_MS, NS_PER_S};
@@ -333,9 +334,9 @@ impl Follower {
             }
             // Its query mostly has a record, too.
             if known.life.state != owner.state && known.shown.ended_ns < at.began_ns {
-                let state = owner.state;
+                let (state, state_of) = (owner.state, Some(QpSource::Netlink));
                 let (device, lqpn, port) = key;
-                self.found(QpLife { device, lqpn, port, state, ..QpLife::default() }, at);
+                self.found(QpLife { device, lqpn, port, state, state_of, ..QpLife::default() }, at);
             }
         }
         self.end_missing(found);
@@ -553,6 +554,9 @@ impl QpLife {
         if matches!(new.state, Some("RESET" | "INIT")) {
             (known.end, known.connected_ns, known.connect_took_ns) = (None, None, None);
             self.choices.udp_port = None;
+        }
+        if new.state.is_some() {
+            self.state_of = new.state_of;
         }
         let news = [
             known.connect(new.state, control.connected_ns, control.connect_took_ns),

@@ -191,17 +191,22 @@ fn a_verb_that_a_query_overtakes_is_no_death() {
 fn the_latest_call_or_list_has_the_state() {
     let mut follower = Follower::default();
     let state = |follower: &mut Follower| all(follower).qps[0].state;
+    let source = |follower: &mut Follower| all(follower).qps[0].state_of;
     follower.take(is(QpLife { state: Some("INIT"), ..life(17) }, 10, 11));
+    assert_eq!(source(&mut follower), None, "the verb");
     // The record of the list's query was dropped.
     follower.listed(&list(&[17], 20));
-    assert_eq!(state(&mut follower), Some("RTS"));
+    assert_eq!((state(&mut follower), source(&mut follower)), (Some("RTS"), Some(QpSource::Netlink)));
     follower.take(is(QpLife { state: Some("SQD"), ..life(17) }, 30, 35));
     follower.listed(&list(&[17], 34));
     assert_eq!(state(&mut follower), Some("SQD"), "the verb may have returned after its query");
     // Its record comes after that of a later query.
     follower.take(found(QpLife { state: Some("RTS"), ..life(17) }, 50));
     follower.take(is(QpLife { state: Some("RTR"), ..life(17) }, 40, 45));
-    assert_eq!(state(&mut follower), Some("RTS"));
+    assert_eq!((state(&mut follower), source(&mut follower)), (Some("RTS"), None));
+    let of_context = QpLife { state: Some("ERR"), state_of: Some(QpSource::Context), ..life(17) };
+    follower.shown(of_context, Span { began_ns: 60, ended_ns: 61 });
+    assert_eq!(source(&mut follower), Some(QpSource::Context));
 }
 
 /// By a clock that was set back, all that follows is older than what was seen before.

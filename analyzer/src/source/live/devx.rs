@@ -163,6 +163,7 @@ fn life(
         port: given.port,
         kind: given.kind,
         state: set.state,
+        state_of: None,
         pid: Some(record.pid).filter(|pid| *pid != 0),
         comm: text(&record.comm),
         pod: None,

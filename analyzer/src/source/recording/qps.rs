@@ -253,6 +253,7 @@ fn life(row: &registry::QpLife) -> QpLife {
         port: number(row.port),
         kind: kind(row.kind.as_deref()),
         state: state(row.state.as_deref()),
+        state_of: None,
         pid: number(row.pid),
         comm: owned(row.comm.as_ref()),
         pod: owned(row.pod.as_ref()),

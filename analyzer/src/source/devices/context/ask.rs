@@ -9,6 +9,7 @@ use super::attribution::{Errors, TimeoutAttribution};
 use super::progress::{Progress, Rules, Timestamps};
 use crate::entity::contexts::{ContextSample, Contexts, Queries as Cost, RawContext};
 use crate::entity::lives::QpLife;
+use crate::entity::qp_source::QpSource;
 use crate::host::HostError;
 use crate::host::rdma::fwctl::Firmware;
 use crate::host::rdma::nldev::{self, Query, QueuePair};
@@ -408,6 +409,7 @@ impl Asker {
                         lqpn,
                         port: Some(qp.port),
                         state: context.state,
+                        state_of: Some(QpSource::Context),
                         ..QpLife::default()
                     };
                     self.shown.push((life, Span { began_ns: read.unix_ns, ended_ns }));
