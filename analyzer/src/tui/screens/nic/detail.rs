@@ -1,6 +1,8 @@
 //! Everything about one queue pair: its life, its path and settings, the NIC's context now and over time, posted work,
 //! events; and for what is not known the reason.
 
+use std::cmp::Reverse;
+
 use ratatui::text::Line;
 
 use super::super::timeline::grid::Grid;
@@ -8,7 +10,7 @@ use super::super::trends::{self, Head};
 use super::columns::timeout;
 use super::reasons;
 use super::rows::{self, Row};
-use crate::analysis::{QpPosts, QpSource};
+use crate::analysis::{DeviceQp, QpPosts, QpSource};
 use crate::entity::lives::{ERROR, GONE, NUMBER_REUSED};
 use crate::model::Level;
 use crate::tui::column::compact;
@@ -40,8 +42,9 @@ fn lines_of(view: &View, row: &Row<'_>, width: usize, tall: usize) -> Vec<Line<'
     let mut lines = about(view, row, width);
     lines.push(section("LIFE", "", width));
     lines.extend(pairs(&life(row), width));
-    lines.push(section("PATH AND SETTINGS", "", width));
-    lines.extend(pairs(&settings(row), width));
+    let (sources, settings) = by_source(row.qp, settings(row));
+    lines.push(section("PATH AND SETTINGS", &sources, width));
+    lines.extend(pairs(&settings, width));
     lines.push(section("PROGRESS", &read(row), width));
     lines.extend(pairs(&context(row), width));
     lines.extend(over_time(view, row, width, tall));
@@ -131,33 +134,54 @@ fn how_ended(end: &'static str) -> &'static str {
     }
 }
 
-fn settings(row: &Row<'_>) -> Vec<Pair> {
+/// A name and its value, and between them the figure as sources name it.
+type Figure = (&'static str, &'static str, String);
+
+fn settings(row: &Row<'_>) -> Vec<Figure> {
     let (qp, control) = (row.qp, &row.qp.control);
     let retries = |count: Option<u8>| match count {
         Some(7) => "7 (unlimited)".to_owned(),
         other => text(other),
     };
-    // Of figures that several sources may have, which of them it was.
-    let of = |name: &str, value: String| match qp.figure_sources.get(name) {
-        Some(source) if value != UNKNOWN => format!("{value} ({})", rows::words(*source)),
-        _ => value,
-    };
     let adaptive_routing = text(qp.adaptive_routing.map(|on| if on { "on" } else { "off" }));
     vec![
-        ("from", text(control.src)),
-        ("to", text(control.dst)),
-        ("UDP source port", of("udp_port", text(control.udp_port))),
-        ("flow label", of("flow_label", text(control.flow_label.map(|label| format!("{label:#x}"))))),
-        ("DSCP", of("dscp", text(control.dscp))),
-        ("priority", of("priority", text(qp.priority))),
-        ("path MTU", of("path_mtu", text(control.path_mtu))),
-        ("timeout", of("timeout_ns", text(control.timeout_ns.map(timeout)))),
-        ("retries", of("retry_cnt", text(control.retry_cnt))),
-        ("RNR retries", retries(control.rnr_retry)),
-        ("adaptive routing", of("adaptive_routing", adaptive_routing)),
-        ("plane", of("plane", text(qp.plane))),
-        ("port of the bond", of("bond_port", text(qp.bond_port))),
+        ("from", "src", text(control.src)),
+        ("to", "dst", text(control.dst)),
+        ("UDP source port", "udp_port", text(control.udp_port)),
+        ("flow label", "flow_label", text(control.flow_label.map(|label| format!("{label:#x}")))),
+        ("DSCP", "dscp", text(control.dscp)),
+        ("priority", "priority", text(qp.priority)),
+        ("path MTU", "path_mtu", text(control.path_mtu)),
+        ("timeout", "timeout_ns", text(control.timeout_ns.map(timeout))),
+        ("retries", "retry_cnt", text(control.retry_cnt)),
+        ("RNR retries", "rnr_retry", retries(control.rnr_retry)),
+        ("adaptive routing", "adaptive_routing", adaptive_routing),
+        ("plane", "plane", text(qp.plane)),
+        ("port of the bond", "bond_port", text(qp.bond_port)),
     ]
+}
+
+/// A value with a mark of its source.
+fn marked(value: String, source: Option<QpSource>) -> String {
+    match source {
+        Some(source) if value != UNKNOWN => format!("{value} ({})", rows::words(source)),
+        _ => value,
+    }
+}
+
+/// Figures, marked with their sources where these are others than that of most, which the title names.
+fn by_source(qp: &DeviceQp, figures: Vec<Figure>) -> (String, Vec<Pair>) {
+    let of = |(_, figure, value): &Figure| qp.source_of(figure).filter(|_| value != UNKNOWN);
+    let number = |source: &QpSource| figures.iter().filter(|figure| of(figure) == Some(*source)).count();
+    let used = QpSource::ALL.into_iter().filter(|source| number(source) > 0);
+    let usual = used.clone().min_by_key(|source| Reverse(number(source)));
+    let title = usual.map_or_else(String::new, |source| {
+        let others = if used.count() > 1 { ", else as marked" } else { "" };
+        format!("from {}{others}", rows::words(source))
+    });
+    let others = figures.iter().map(|figure| of(figure).filter(|_| of(figure) != usual)).collect::<Vec<_>>();
+    let marked = |((name, _, value), source)| (name, marked(value, source));
+    (title, figures.into_iter().zip(others).map(marked).collect())
 }
 
 /// Number of readings of the context, and the time of the latest.
@@ -174,20 +198,25 @@ fn read(row: &Row<'_>) -> String {
 fn context(row: &Row<'_>) -> Vec<Pair> {
     let qp = row.qp;
     let count = |n: Option<u64>| n.map_or_else(|| UNKNOWN.to_owned(), units::count);
-    let packets = |n: Option<u64>| text(n.map(|n| format!("{}{}", qp.packets_mark(), units::count(n))));
+    // The others are of the context, which the title names.
+    let elsewhere = |source: Option<QpSource>| source.filter(|source| *source != QpSource::Context);
+    let packets = |n: Option<u64>, figure: &str| {
+        let shown = text(n.map(|n| format!("{}{}", qp.packets_mark(), units::count(n))));
+        marked(shown, elsewhere(qp.source_of(figure)))
+    };
     let of_readings = |n: Option<u64>| n.map_or_else(|| UNKNOWN.to_owned(), |n| units::plural(n, "reading"));
-    let rate = |rate: Option<f64>| {
-        rate.map_or_else(|| UNKNOWN.to_owned(), |rate| format!("{} pkt/s", compact(rate)))
+    let rate = |rate: Option<f64>, of: Option<QpSource>| {
+        marked(text(rate.map(|rate| format!("{} pkt/s", compact(rate)))), elsewhere(of))
     };
     let blamed = |n: Option<u64>| match (n, qp.attribution) {
         (Some(n), Some(how)) if n > 0 => format!("{} ({how})", units::count(n)),
         (n, _) => count(n),
     };
     vec![
-        ("sends", rate(row.sent)),
-        ("receives", rate(row.received)),
-        ("packets sent", packets(qp.sent_packets)),
-        ("packets received", packets(qp.received_packets)),
+        ("sends", rate(row.sent, row.rates_of.0)),
+        ("receives", rate(row.received, row.rates_of.1)),
+        ("packets sent", packets(qp.sent_packets, "sent_packets")),
+        ("packets received", packets(qp.received_packets, "received_packets")),
         ("in flight", count(qp.in_flight.map(u64::from))),
         ("stuck", text(qp.stuck_ns.map(|ns| if ns == 0 { "no".to_owned() } else { units::duration(ns) }))),
         ("retries used", text(qp.retries_used)),
@@ -312,7 +341,10 @@ fn events(row: &Row<'_>, width: usize) -> Vec<Line<'static>> {
 
 /// Names of the figures that are not known.
 fn dashes(row: &Row<'_>) -> Vec<&'static str> {
-    let all = [life(row), settings(row), context(row)].into_iter().flatten();
+    let identity =
+        [("peer QP", text(row.qp.rqpn)), ("type", text(row.qp.kind)), ("state", row.state().to_owned())];
+    let settings = settings(row).into_iter().map(|(name, _, value)| (name, value));
+    let all = identity.into_iter().chain(life(row)).chain(settings).chain(context(row));
     all.filter(|(_, value)| value == UNKNOWN).map(|(name, _)| name).collect()
 }
 

@@ -1,5 +1,8 @@
 //! The reasons for dashes.
 
+use std::collections::BTreeMap;
+
+use super::super::columns::COLUMNS;
 use super::*;
 use crate::analysis::{Device, DeviceQp, Facts, Options, fixtures};
 use crate::tui::screens::nic::reasons::Reasons;
@@ -11,8 +14,99 @@ fn facts() -> Facts {
 /// The reasons for the dashes of a queue pair of a device with this driver.
 fn reasons_of(facts: &Facts, driver: Option<&str>, qp: &DeviceQp) -> Reasons {
     let device = Device { name: "mlx5_0".into(), driver: driver.map(str::to_owned), ..Device::default() };
-    let row = Row { device: &device, qp, sent: None, received: None, age_ns: None, level: Level::Fine };
+    let row = row_of(&device, qp);
     reasons::of(facts, &row, None, dashes(&row))
+}
+
+fn row_of<'a>(device: &'a Device, qp: &'a DeviceQp) -> Row<'a> {
+    let rates_of = (None, None);
+    Row { device, qp, sent: None, received: None, rates_of, age_ns: None, level: Level::Fine }
+}
+
+/// Columns of the table, and their names in the detail.
+const SHOWN_AS: [(&str, &str); 19] = [
+    ("rqpn", "peer QP"),
+    ("kind", "type"),
+    ("state", "state"),
+    ("src", "from"),
+    ("dst", "to"),
+    ("udp_port", "UDP source port"),
+    ("dscp", "DSCP"),
+    ("path_mtu", "path MTU"),
+    ("timeout_ns", "timeout"),
+    ("retry_cnt", "retries"),
+    ("tx_packets_per_s", "sends"),
+    ("rx_packets_per_s", "receives"),
+    ("in_flight", "in flight"),
+    ("stuck_ns", "stuck"),
+    ("retries_used", "retries used"),
+    ("timeouts", "port's timeouts"),
+    ("age_ns", "age"),
+    ("process", "process"),
+    ("pod", "pod"),
+];
+
+#[test]
+fn dashes_of_the_table_are_dashes_of_the_detail() {
+    let (device, qp) = (Device::default(), DeviceQp::default());
+    let row = row_of(&device, &qp);
+    let named = dashes(&row);
+    for column in COLUMNS.iter().filter(|column| column.cell(&row) == UNKNOWN) {
+        let name = SHOWN_AS.iter().find(|(name, _)| *name == column.name).map(|(_, name)| name);
+        let is_posts = column.name == "requests_per_s";
+        assert!(is_posts || name.is_some_and(|name| named.contains(name)), "{}: {named:?}", column.name);
+    }
+    let given = reasons_of(&facts(), None, &qp).given;
+    assert!(given.contains(&"posted work: not sampled (--sample-posts)".to_owned()), "{given:#?}");
+    let sampled = DeviceQp { posts: Some(Box::default()), ..DeviceQp::default() };
+    let given = reasons_of(&facts(), None, &sampled).given;
+    assert!(given.contains(&"posted work: no rate, as no time was sampled".to_owned()), "{given:#?}");
+}
+
+#[test]
+fn figures_of_another_source_than_most_are_marked() {
+    let mut qp = DeviceQp {
+        sources: vec![QpSource::ControlPath, QpSource::Context],
+        figure_sources: [("src", QpSource::ControlPath), ("path_mtu", QpSource::ControlPath)].into(),
+        priority: Some(3),
+        ..DeviceQp::default()
+    };
+    qp.figure_sources.insert("priority", QpSource::Context);
+    qp.control.src = "192.0.2.1".parse().ok();
+    (qp.control.path_mtu, qp.control.rnr_retry) = (Some(4_096), Some(7));
+    let shown = |qp: &DeviceQp| {
+        let device = Device::default();
+        let (title, all) = by_source(qp, settings(&row_of(&device, qp)));
+        let value = |name: &str| all.iter().find(|(other, _)| *other == name).unwrap().1.clone();
+        (title, ["from", "path MTU", "priority", "plane"].map(value))
+    };
+    let (title, values) = shown(&qp);
+    assert_eq!(title, "from verbs, else as marked");
+    assert_eq!(values, ["192.0.2.1", "4096", "3 (context)", UNKNOWN]);
+    // One source alone has all of them.
+    (qp.sources, qp.figure_sources) = (vec![QpSource::Devx, QpSource::Packets], BTreeMap::new());
+    let (title, values) = shown(&qp);
+    assert_eq!(
+        (title.as_str(), values),
+        ("from DEVX", ["192.0.2.1", "4096", "3", UNKNOWN].map(str::to_owned))
+    );
+    // A recording has no source by figure.
+    qp.sources = vec![QpSource::ControlPath, QpSource::Context];
+    assert_eq!(shown(&qp).0, "");
+}
+
+#[test]
+fn packets_of_lists_are_marked_beside_figures_of_the_context() {
+    let device = Device::default();
+    let of = |source| {
+        let mut qp = DeviceQp { sent_packets: Some(8_000), ..DeviceQp::default() };
+        qp.figure_sources.insert("sent_packets", source);
+        let row = Row { sent: Some(250.0), rates_of: (Some(source), None), ..row_of(&device, &qp) };
+        let value = |name: &str| context(&row).into_iter().find(|(other, _)| *other == name).unwrap().1;
+        ["packets sent", "sends"].map(value)
+    };
+    assert_eq!(of(QpSource::Netlink), ["8,000 (list)", "250 pkt/s (list)"]);
+    assert_eq!(of(QpSource::Context), ["8,000", "250 pkt/s"]);
 }
 
 #[test]
@@ -22,8 +116,8 @@ fn no_dash_is_without_a_reason() {
     let optional = [QpSource::ControlPath, QpSource::Devx, QpSource::Context, QpSource::Netlink];
     let mut count = 0;
     for driver in [None, Some("mlx5_ib"), Some("irdma"), Some("hns_roce")] {
-        for (kind, state) in kinds.iter().flat_map(|kind| ["INIT", "RTS", "ERR"].map(|state| (*kind, state)))
-        {
+        let states = [None, Some("INIT"), Some("RTS"), Some("ERR")];
+        for (kind, state) in kinds.iter().flat_map(|kind| states.map(|state| (*kind, state))) {
             for chosen in 0..1 << optional.len() {
                 let sources = optional.iter().enumerate().filter(|(at, _)| (chosen >> at) & 1 == 1);
                 let sources: Vec<QpSource> = sources.map(|(_, source)| *source).collect();
@@ -31,7 +125,7 @@ fn no_dash_is_without_a_reason() {
                     let qp = DeviceQp {
                         lqpn: 17,
                         kind,
-                        state: Some(state),
+                        state,
                         sources: sources.clone(),
                         rqpn,
                         ..DeviceQp::default()
@@ -43,7 +137,7 @@ fn no_dash_is_without_a_reason() {
             }
         }
     }
-    assert_eq!(count, 4 * 7 * 3 * 16 * 2);
+    assert_eq!(count, 4 * 7 * 4 * 16 * 2);
 }
 
 /// One of mlx5 that is connected, with a context and the lists.

@@ -37,11 +37,15 @@ pub(super) fn rows(view: &View, order: Order) -> (Vec<Row<'_>>, usize) {
             let exists = !control.is_over();
             let own = findings.get(&qp.lqpn).into_iter().flatten().filter(|one| one.is_about_qp(device, qp));
             let end_ns = control.over_by().or(now_ns);
+            let rate_of = |listed: Option<f64>, read: Option<f64>| {
+                listed.map(|_| QpSource::Netlink).or(read.map(|_| QpSource::Context))
+            };
             all.push(Row {
                 device,
                 qp,
                 sent: by_psn.0.or(by_context.0).filter(|_| exists),
                 received: by_psn.1.or(by_context.1).filter(|_| exists),
+                rates_of: (rate_of(by_psn.0, by_context.0), rate_of(by_psn.1, by_context.1)),
                 age_ns: control.created_ns.zip(end_ns).map(|(made, end)| end.saturating_sub(made)),
                 level: own.map(|one| Level::from(one.severity)).max().unwrap_or_default(),
             });

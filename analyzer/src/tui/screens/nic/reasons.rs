@@ -15,6 +15,8 @@ struct Group {
 }
 
 const OWNER: Group = Group { label: "process", names: &["process", "made by"] };
+const PEER: Group = Group { label: "peer QP", names: &["peer QP"] };
+const IDENTITY: Group = Group { label: "type and state", names: &["type", "state"] };
 const PATH: Group =
     Group { label: "path", names: &["from", "to", "UDP source port", "flow label", "DSCP", "path MTU"] };
 const SENDING: Group = Group { label: "timeout and retries", names: &["timeout", "retries", "RNR retries"] };
@@ -80,6 +82,7 @@ pub(super) fn of(
     let qp = row.qp;
     let mut reasons = Reasons { open: dashes, given: Vec::new() };
     reasons.give_one("pod", "its process is in no pod, container or job, or could not be looked up");
+    reasons.give(&[&IDENTITY], "none of its sources has it");
     reasons.give(&[&OWNER], "the kernel names none: its thread has ended, or it is in another PID namespace");
     settings(&mut reasons, facts, row, kernel);
     if has(qp, QpSource::Context) {
@@ -89,14 +92,14 @@ pub(super) fn of(
         reasons.close(&[&CHOICES, &ACKNOWLEDGED, &QUEUES, &ERRORS]);
     }
     packets(&mut reasons, row);
-    if qp.posts.is_none() {
-        let why = match &facts.post_sampling {
-            None => "not sampled (--sample-posts)",
-            Some(_) if has(qp, QpSource::Devx) => "a GPU posts, or direct verbs",
-            Some(_) => "nothing was posted in a window",
-        };
-        reasons.given.push(format!("posted work: {why}"));
-    }
+    let why = match (&qp.posts, &facts.post_sampling) {
+        (Some(posts), _) if posts.requests_per_s.is_some() => None,
+        (Some(_), _) => Some("no rate, as no time was sampled"),
+        (None, None) => Some("not sampled (--sample-posts)"),
+        (None, Some(_)) if has(qp, QpSource::Devx) => Some("a GPU posts, or direct verbs"),
+        (None, Some(_)) => Some("nothing was posted in a window"),
+    };
+    reasons.given.extend(why.map(|why| format!("posted work: {why}")));
     if !has(qp, QpSource::Packets) {
         let why = "none was captured; a NIC that does RoCE in hardware shows none";
         reasons.given.push(format!("packets: {why}"));
@@ -116,7 +119,7 @@ fn settings(reasons: &mut Reasons, facts: &Facts, row: &Row<'_>, kernel: Option<
         reasons.give(&[&SENDING], format_args!("{kind} waits for no acknowledgements"));
     }
     if qp.rqpn.is_none() {
-        reasons.give(&[&PATH, &SENDING], without_peer(qp));
+        reasons.give(&[&PEER, &PATH, &SENDING], without_peer(qp));
     }
     let is_followed = has(qp, QpSource::ControlPath) || has(qp, QpSource::Devx);
     if qp.rqpn.is_some() && (control.dst.is_some() || is_followed) {
@@ -222,6 +225,7 @@ fn without_peer(qp: &DeviceQp) -> &'static str {
         Some("XRC_INI" | "XRC_TGT") if was_connected => {
             "the kernel's lists name no peer of XRC, and the verb that connected it was not seen"
         }
+        _ if qp.state.is_none() => "none of its sources has it",
         _ => "it is not connected",
     }
 }

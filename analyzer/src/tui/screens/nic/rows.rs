@@ -23,6 +23,8 @@ pub(super) struct Row<'a> {
     /// Packets sent a second.
     pub(super) sent: Option<f64>,
     pub(super) received: Option<f64>,
+    /// Sources of these two.
+    pub(super) rates_of: (Option<QpSource>, Option<QpSource>),
     /// From its creation to its end, or to now.
     pub(super) age_ns: Option<u64>,
     /// Of the worst active finding about it.
