@@ -1,6 +1,6 @@
 //! The verdict over all findings: the headline of every view.
 
-use super::{Finding, Severity};
+use super::{Finding, Severity, Step};
 use crate::analysis::{Facts, Flow, InputKind};
 use crate::util::definition::definitions;
 use crate::util::numbers::share;
@@ -204,16 +204,25 @@ impl<'a> Verdict<'a> {
     /// The next command to run on this host: the first step with a command of the worst finding, else `explain`.
     pub fn next_command(&self) -> Option<String> {
         let worst = self.worst?;
-        let here = worst.steps.iter().filter(|step| step.host.is_none());
-        let command = here.into_iter().find_map(|step| step.command.clone());
-        Some(command.unwrap_or_else(|| format!("rocescope explain {}", worst.id)))
+        Some(self.command_here().map_or_else(|| format!("rocescope explain {}", worst.id), Into::into))
+    }
+
+    /// The first step against the worst finding, where no step has a command for this host.
+    pub fn step_elsewhere(&self) -> Option<&'a Step> {
+        self.worst?.steps.first().filter(|_| self.command_here().is_none())
+    }
+
+    /// The first command for this host among the steps against the worst finding.
+    fn command_here(&self) -> Option<&'a str> {
+        let here = self.worst?.steps.iter().filter(|step| step.host.is_none());
+        here.into_iter().find_map(|step| step.command.as_deref())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::findings::{Step, order};
+    use crate::findings::order;
 
     fn finding(severity: Severity, active: bool) -> Finding {
         Finding { active, ..Finding::new("loss.before_tap", severity, "Loss".into()) }
@@ -371,7 +380,15 @@ mod tests {
             ..Step::default()
         };
         let there = Step { host: Some([10, 0, 0, 2].into()), ..step(Some("ethtool -S DEV")) };
-        all[0].steps = vec![step(None), there, step(Some("ethtool -S eth0"))];
-        assert_eq!(Verdict::of(&all, false).next_command().as_deref(), Some("ethtool -S eth0"));
+        all[0].steps = vec![step(None), there];
+        let verdict = Verdict::of(&all, false);
+        assert_eq!(verdict.next_command().as_deref(), Some("rocescope explain loss.before_tap"));
+        assert_eq!(verdict.step_elsewhere(), all[0].steps.first());
+        all[0].steps.push(step(Some("ethtool -S eth0")));
+        let verdict = Verdict::of(&all, false);
+        assert_eq!(
+            (verdict.next_command().as_deref(), verdict.step_elsewhere()),
+            (Some("ethtool -S eth0"), None)
+        );
     }
 }

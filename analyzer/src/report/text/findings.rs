@@ -77,9 +77,6 @@ fn field(label: &str, text: &str, room: usize, paint: Paint) -> Vec<String> {
     wrapped.into_iter().zip(heads).map(|(line, head)| format!("{head}{line}")).collect()
 }
 
-/// Begins the command to run next where no step of the worst finding is for this host.
-const EXPLAIN: &str = "rocescope explain ";
-
 /// The verdict in words.
 pub(crate) struct Headline {
     /// The sentence, without its label.
@@ -111,8 +108,9 @@ pub(crate) fn headline(report: &Report) -> Headline {
         let who = who.map_or_else(String::new, |who| format!(", {}", plain(&who)));
         format!("{}{who}{when}", plain(&finding.title))
     };
-    let Verdict { worst, headline, .. } = Verdict::of(&findings, false);
-    let step = worst.and_then(|worst| worst.steps.first()).filter(|_| next.starts_with(EXPLAIN));
+    let verdict = Verdict::of(&findings, false);
+    let Verdict { worst, headline, .. } = verdict;
+    let step = verdict.step_elsewhere();
     let next = plain(step.and_then(|step| step.command.as_ref()).unwrap_or(next));
     let step = step.map(|step| plain(&step.text));
     let latest = headline.filter(|latest| worst.is_some_and(|worst| !std::ptr::eq(worst, *latest)));
@@ -328,8 +326,10 @@ mod tests {
             said.ends_with("Next     Check the switch.\n         $ rocescope explain loss.before_tap"),
             "{said}"
         );
-        report.findings[0].steps[0].command = Some("ethtool -S DEV".into());
+        let step = &mut report.findings[0].steps[0];
+        (step.command, step.host) = (Some("ethtool -S DEV".into()), Some([10, 0, 0, 2].into()));
         assert!(text(&report).ends_with("Next     Check the switch.\n         $ ethtool -S DEV"));
+        report.findings[0].steps[0].host = None;
         report.verdict.next = "ethtool -S eth2".into();
         assert!(text(&report).ends_with("Next     $ ethtool -S eth2"), "on this host");
     }

@@ -123,8 +123,10 @@ fn names_from_outside_cannot_become_markup() {
         finding.title = hostile.into();
         finding.caveats = vec![hostile.into()];
         finding.advice = hostile.into();
+        // On another host, so that the verdict has the text of the step too.
         for step in &mut finding.steps {
             (step.text, step.command) = (hostile.into(), Some(hostile.into()));
+            step.host = Some([10, 0, 0, 9].into());
         }
     }
     for flow in &mut report.facts.flows {
