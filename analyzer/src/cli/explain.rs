@@ -48,7 +48,7 @@ const MOST_PAGES: usize = 3;
 
 /// True for the family of an id, such as `loss`.
 fn is_family(word: &str) -> bool {
-    entries().any(|entry| entry.id.split('.').next() == Some(word))
+    entries().any(|entry| entry.parts().0 == word)
 }
 
 /// The finding with this id, or those of the family, or of the badge or STATE word of screens, in any case.
@@ -63,8 +63,7 @@ fn wanted(word: &str) -> Vec<&'static Entry> {
         let words = [entry.problem.word(), entry.problem.badge()];
         may_be_badge && words.iter().any(|known| known.eq_ignore_ascii_case(word))
     };
-    let is_of_family = |entry: &Entry| entry.id.split('.').next() == Some(&lower);
-    entries().filter(|entry| is_of_family(entry) || is_badge(entry)).collect()
+    entries().filter(|entry| entry.parts().0 == lower || is_badge(entry)).collect()
 }
 
 /// Id and title of each, by id.

@@ -17,10 +17,12 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
 
 /// The known id or family closest to an unknown one, which may be written as family and name, or as either alone.
 pub fn similar(id: &str) -> Option<&'static str> {
-    let parts = |id: &'static str| id.split_once('.').unwrap_or((id, id));
-    let ids = entries().map(|entry| entry.id);
+    let written = |entry: &'static Entry| {
+        let (family, name) = entry.parts();
+        [(entry.id, entry.id), (name, entry.id), (family, family)]
+    };
     // A family is preferred to one of its findings.
-    nearest(id, ids.flat_map(|one| [(one, one), (parts(one).1, one), (parts(one).0, parts(one).0)]))
+    nearest(id, entries().flat_map(written))
 }
 
 /// The kind of finding with this id; `None` if unknown.

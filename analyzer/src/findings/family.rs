@@ -79,6 +79,11 @@ impl Entry {
             caveat: "",
         }
     }
+
+    /// The two parts of its id: family and name.
+    pub fn parts(&self) -> (&'static str, &'static str) {
+        self.id.split_once('.').unwrap_or((self.id, self.id))
+    }
 }
 
 /// Reason why a kind of finding has no episodes: it does not end with the last packet that shows it.
