@@ -360,4 +360,22 @@ mod tests {
         assert_eq!(NOTHING.cause(), Cause::Unknown);
         assert!(!NOTHING.timer_expired(Cause::Unknown));
     }
+
+    #[test]
+    fn every_row_of_the_tables_has_a_test_with_its_number() {
+        let (own, of_packets) = (include_str!("cause.rs"), include_str!("sequence.rs"));
+        let tests =
+            [include_str!("tests.rs"), include_str!("spurious_tests.rs"), include_str!("answer_tests.rs")];
+        for (name, table, tests) in [("cause", own, own.to_owned()), ("packet", of_packets, tests.concat())] {
+            let rows = table.lines().filter_map(|line| line.strip_prefix("//! | ")?.split_once(' '));
+            let rows: Vec<_> = rows
+                .map(|(row, _)| row)
+                .filter(|row| row.starts_with(|c: char| c.is_ascii_digit()))
+                .collect();
+            assert!(rows.len() >= 12, "{rows:?}");
+            for row in rows {
+                assert!(tests.contains(&format!("fn {name}_row_{row}_")), "{name} row {row}");
+            }
+        }
+    }
 }

@@ -236,7 +236,7 @@ fn packet_row_6_a_gap_filled_by_a_retransmission_of_a_parallel_link_is_no_loss()
 /// A queue pair that is sprayed over two links, with a tap on each: the packet before the last was lost on the way to
 /// one of them. After a timeout it comes to the other, which has shown nothing behind it.
 #[test]
-fn the_end_of_a_burst_that_comes_again_over_a_parallel_link_was_lost() {
+fn packet_row_12_the_end_of_a_burst_that_comes_again_over_a_parallel_link_was_lost() {
     for (passed_there, pause_ms, lost) in [(false, 20, 1), (true, 20, 0), (false, 2, 0)] {
         let mut scene = Scene::new(false);
         scene.answer(99, 0x1F);
