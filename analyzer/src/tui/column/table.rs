@@ -1,4 +1,4 @@
-//! The columns of the table of queue pairs: each is one declaration.
+//! The columns of the table of queue pairs, each one declaration, and the sets that they are in.
 
 use rocescope_common::account::flow::{DSCP_NONE, TRANSPORT_NONE};
 use rocescope_common::wire::opcode;
@@ -44,6 +44,99 @@ pub enum Id {
     Vlan,
     Tunnel,
 }
+
+/// Columns for one question.
+#[derive(Clone, Copy, Debug)]
+pub struct Set {
+    /// Name of the set.
+    pub name: &'static str,
+    /// The question, for the help.
+    pub help: &'static str,
+    /// The columns from left to right; empty for those that fit and have values.
+    pub columns: &'static [Id],
+}
+
+/// Every set, in the order of the key: each begins with what identifies a row.
+pub const SETS: &[Set] = &[
+    Set { name: "automatic", help: "the most relevant columns for this data", columns: &[] },
+    Set {
+        name: "health",
+        help: "loss, retransmissions, NAKs, congestion",
+        columns: &[
+            Id::State,
+            Id::Source,
+            Id::Destination,
+            Id::Qp,
+            Id::Lost,
+            Id::Retransmissions,
+            Id::Naks,
+            Id::Rnr,
+            Id::CeNow,
+            Id::CnpRate,
+            Id::Gaps,
+            Id::CeAll,
+            Id::Cnps,
+            Id::P99,
+            Id::Link,
+        ],
+    },
+    Set {
+        name: "latency",
+        help: "request latency and what delays requests",
+        columns: &[
+            Id::State,
+            Id::Source,
+            Id::Destination,
+            Id::Qp,
+            Id::P50,
+            Id::P99,
+            Id::Rnr,
+            Id::Retransmissions,
+            Id::CeNow,
+            Id::PacketRate,
+            Id::Link,
+            Id::Comm,
+            Id::Pod,
+        ],
+    },
+    Set {
+        name: "traffic",
+        help: "rates, totals and shares of the load",
+        columns: &[
+            Id::State,
+            Id::Source,
+            Id::Destination,
+            Id::Qp,
+            Id::Rate,
+            Id::PacketRate,
+            Id::Bytes,
+            Id::Packets,
+            Id::Share,
+            Id::Mtu,
+            Id::Link,
+        ],
+    },
+    Set {
+        name: "identity",
+        help: "both queue pairs, process, pod, tags, path",
+        columns: &[
+            Id::State,
+            Id::Source,
+            Id::Destination,
+            Id::PeerQp,
+            Id::Qp,
+            Id::SourcePort,
+            Id::Dscp,
+            Id::Transport,
+            Id::Comm,
+            Id::Pid,
+            Id::Pod,
+            Id::Vlan,
+            Id::Tunnel,
+            Id::Link,
+        ],
+    },
+];
 
 /// Every column, from left to right.
 pub const COLUMNS: &[Column] = &[
@@ -202,7 +295,6 @@ pub const COLUMNS: &[Column] = &[
     Column {
         id: Id::Retransmissions,
         name: "retx",
-        aliases: &[],
         title: "RETX",
         kind: ValueKind::Count,
         width: 5,
