@@ -25,6 +25,11 @@ impl Flow {
         self.psn.is_some() || self.psn_responses.is_some()
     }
 
+    /// True if losses of it would show: in its PSNs, or in a recording, which has losses and no PSNs.
+    pub(crate) fn would_show_loss(&self) -> bool {
+        self.has_sequence() || self.losses().iter().any(Option::is_some)
+    }
+
     /// Loss of the requests and of the responses; `None` where it is not known.
     pub fn losses(&self) -> [Option<Loss>; 2] {
         [self.loss.get(), self.loss_responses.get()]
@@ -53,16 +58,7 @@ impl Flow {
 
     /// NAKs by code, duplicates excluded.
     pub fn naks_dedup(&self) -> Naks {
-        let naks = &self.ack.naks;
-        let counted = [
-            naks.psn_sequence_error,
-            naks.invalid_request,
-            naks.remote_access_error,
-            naks.remote_operational_error,
-            naks.invalid_rd_request,
-            naks.reserved,
-        ];
-        less(counted, self.duplicates().naks).into()
+        less(self.ack.naks.codes(), self.duplicates().naks).into()
     }
 
     /// CNPs, duplicates excluded.

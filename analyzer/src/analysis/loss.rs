@@ -543,11 +543,9 @@ impl AtLink<'_> {
             self.undecided += before.missing;
             self.repeats += before.repeats;
         }
-        let sequence = flow.ack.naks.psn_sequence_error;
-        let copied = flow.duplicates().naks;
-        let refused = flow.ack.naks.total().saturating_sub(sequence);
-        self.naks += sequence.saturating_sub(copied[0]);
-        self.refused += refused.saturating_sub(copied[1..].iter().sum());
+        let naks = flow.naks_dedup();
+        self.naks += naks.psn_sequence_error;
+        self.refused += naks.refused();
         self.rnr_naks += flow.rnr_naks_dedup();
     }
 

@@ -152,8 +152,7 @@ impl<'a> Verdict<'a> {
             return self;
         }
         let retired = &facts.totals.retired;
-        let known = |flow: &Flow| flow.has_sequence() || flow.losses().iter().any(Option::is_some);
-        if !facts.flows.is_empty() && !facts.flows.iter().any(known) {
+        if !facts.flows.is_empty() && !facts.flows.iter().any(Flow::would_show_loss) {
             self.detail = self.detail.replacen(HEALTHY_SUMMARY, WITHOUT_LOSS, 1) + LOSS_UNKNOWN;
         }
         if retired.flows > 0 {

@@ -295,10 +295,7 @@ pub(crate) const COLUMNS: &[Column] = &[
         )
     },
     Column {
-        get: |flow, _| {
-            let naks = flow.naks_dedup();
-            (naks.total() - naks.psn_sequence_error).into()
-        },
+        get: |flow, _| flow.naks_dedup().refused().into(),
         source: "flows[].ack.naks",
         ..of(Unit::Count, "nak_other_packets", "", "NAKs of other codes")
     },

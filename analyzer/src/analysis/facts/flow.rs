@@ -386,9 +386,10 @@ impl From<[u64; 6]> for Naks {
 }
 
 impl Naks {
-    /// Those of other codes than 0, in the order of [`OTHER_CODES`](crate::metrics::loss::OTHER_CODES).
-    pub(crate) const fn others(&self) -> [u64; 5] {
+    /// Counters indexed by the code, all others last.
+    pub(crate) const fn codes(&self) -> [u64; 6] {
         [
+            self.psn_sequence_error,
             self.invalid_request,
             self.remote_access_error,
             self.remote_operational_error,
@@ -397,14 +398,20 @@ impl Naks {
         ]
     }
 
+    /// Those of other codes than 0, in the order of [`OTHER_CODES`](crate::metrics::loss::OTHER_CODES).
+    pub(crate) const fn others(&self) -> [u64; 5] {
+        let [_, others @ ..] = self.codes();
+        others
+    }
+
     /// NAKs of every code.
     pub fn total(&self) -> u64 {
-        self.psn_sequence_error
-            + self.invalid_request
-            + self.remote_access_error
-            + self.remote_operational_error
-            + self.invalid_rd_request
-            + self.reserved
+        self.codes().iter().sum()
+    }
+
+    /// Refused requests: NAKs of every code but 0.
+    pub(crate) fn refused(&self) -> u64 {
+        self.others().iter().sum()
     }
 }
 

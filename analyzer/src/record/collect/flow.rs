@@ -126,7 +126,7 @@ fn counts(flow: &Flow) -> [u64; COUNTS] {
         flow.ack.acks,
         flow.ack.rnr_naks,
         naks.psn_sequence_error,
-        naks.total().saturating_sub(naks.psn_sequence_error),
+        naks.refused(),
         messages(&flow.opcodes),
     ]
 }

@@ -36,10 +36,8 @@ const NO_SEQUENCE: &str = "unknown: no packet has a PSN sequence (only datagrams
 /// The summary's lines about losses, and about NAKs and retransmissions.
 pub(super) fn headline(report: &Report) -> [(&'static str, Vec<String>); 2] {
     let links = by_link(&report.facts);
-    // A recording has losses and no PSNs.
-    let has_sequence = |flow: &Flow| flow.has_sequence() || flow.losses().iter().any(Option::is_some);
     let retired = report.facts.totals.retired.flows;
-    let any = retired > 0 || report.facts.flows.iter().any(has_sequence);
+    let any = retired > 0 || report.facts.flows.iter().any(Flow::would_show_loss);
     let mut loss = between(report);
     loss.extend(by_name(report, &links, losses));
     let judged = report.findings.iter().any(|one| Problem::of(one).is_some_and(Problem::is_loss));

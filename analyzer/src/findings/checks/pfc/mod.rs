@@ -381,8 +381,7 @@ fn stalled(ns: impl Iterator<Item = u64>) -> Impact {
 fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
     let least = input.limits.pfc.victim_ms.saturating_mul(NS_PER_MS).max(1);
     // An ACK flow is silent because its data flow is.
-    let has_sequence = |flow: &&Flow| flow.psn.is_some() || flow.psn_responses.is_some();
-    let flows = input.facts.flows.iter().filter(has_sequence);
+    let flows = input.facts.flows.iter().filter(|flow| flow.has_sequence());
     let stalls = input.sample.metrics.control.as_ref().map(|control| &control.stalls);
     let stall = |flow: &Flow| stalls.and_then(|all| all.get(&flow.slot)).copied().unwrap_or_default();
     let all = deduplicated(flows, |flow| flow.pause_stall_ns.get().unwrap_or(0));
