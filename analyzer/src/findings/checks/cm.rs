@@ -127,16 +127,12 @@ fn is_unanswered(input: &Input<'_>, failed: &Failed<'_>) -> bool {
     (failed.row.most_requests >= limits.requests.max(2) || long) && hears && !flows.iter().any(connected)
 }
 
-#[expect(clippy::too_many_lines, reason = "the titles of three lengths")]
-fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &mut Vec<Finding>) {
-    let &Failed { row, from, to, .. } = worst;
-    let service = service(worst.between.service_id);
-    let setups = row.setups;
-    let outcome = worst.between.outcome;
-    let reason = reason(outcome);
-    let words = RequestWords::of(worst.between.kind);
-    let all = plural(setups + worst.accepted, words.what);
-    let diagnoses = match outcome {
+/// The title, without hosts and service, in two or three lengths, the longest first.
+fn diagnoses(worst: &Failed<'_>, reason: &str) -> Vec<String> {
+    let Failed { row, between, accepted, .. } = worst;
+    let (setups, words) = (row.setups, RequestWords::of(between.kind));
+    let all = plural(setups + accepted, words.what);
+    match between.outcome {
         Outcome::Unanswered => {
             let times = plural(row.most_requests, "time");
             vec![
@@ -144,7 +140,7 @@ fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &m
                 format!("No answer to a {} sent {times}", words.asks),
             ]
         }
-        _ if worst.accepted > 0 || setups > 1 => vec![
+        _ if *accepted > 0 || setups > 1 => vec![
             format!("{setups} of {all} rejected: {reason}"),
             format!("{setups} of {all}: {reason}"),
             format!("{setups}× {}: {reason}", words.refuses),
@@ -154,7 +150,15 @@ fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &m
             format!("Rejected: {reason}"),
             format!("{}: {reason}", words.refuses),
         ],
-    };
+    }
+}
+
+fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &mut Vec<Finding>) {
+    let &Failed { row, from, to, .. } = worst;
+    let service = service(worst.between.service_id);
+    let outcome = worst.between.outcome;
+    let reason = reason(outcome);
+    let diagnoses = diagnoses(worst, &reason);
     let named = service.as_ref().map(|service| format!(", {service}")).unwrap_or_default();
     let hosts = pair(from, to);
     // A shorter diagnosis if hosts and service would not fit.
@@ -189,7 +193,7 @@ fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &m
         )
         .evidence("status", if let Outcome::Unresolved { status } = outcome { Some(status) } else { None })
         .evidence("service", service)
-        .evidence("setups", setups)
+        .evidence("setups", row.setups)
         .evidence("accepted", worst.accepted)
         .evidence("requests", (row.most_requests > 0).then_some(row.most_requests))
         .host_pairs(pairs.len())

@@ -201,11 +201,10 @@ fn with_way_back<'a>(sample: &'a Sample, facts: &'a Facts) -> Set<(&'a str, Opti
         .collect()
 }
 
-/// Senders whose requests were not answered, whether they retried or not.
-#[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
-fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
+/// Slots of flows whose requests were not answered where answers would be seen: true if requests were retransmitted.
+fn unanswered_slots(input: &Input<'_>) -> Option<Map<u32, bool>> {
     let sample = input.sample;
-    let (Some(metrics), Some((_, end))) = (&sample.metrics.loss, sample.window) else { return };
+    let (metrics, (_, end)) = (sample.metrics.loss.as_ref()?, sample.window?);
     // ACKs may belong to retired flows, or be excluded by a filter.
     let hidden = |link: &LinkSample| {
         let filtered =
@@ -213,7 +212,7 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
         link.retired.flows > 0 || link.flow_table_full.packets > 0 || filtered
     };
     if sample.links.iter().any(hidden) {
-        return;
+        return None;
     }
     let wait_ns = input.limits.peer.wait_ms.saturating_mul(NS_PER_MS);
     let pairs = input.limits.peer.pairs;
@@ -248,7 +247,6 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
         *open += usize::from(!answered.contains(hosts));
     }
     let two_way = |link: &str| at.get(link).is_some_and(|(all, open)| *open == 1 || open * pairs <= *all);
-    // By slot: true if requests were retransmitted.
     let mut silent: Map<u32, bool> = Map::default();
     for ((link, hosts), pair) in &asked {
         let receives = receives.contains(&(*link, hosts.0));
@@ -266,7 +264,12 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
         };
         silent.extend(pair.flows.iter().map(|flow| (flow.slot, again(flow))));
     }
-    let mut silent = named(input, &silent);
+    Some(silent)
+}
+
+/// Senders whose requests were not answered, whether they retried or not.
+fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let mut silent = named(input, &unanswered_slots(input).unwrap_or_default());
     let repeated = silent.iter().any(|(_, again)| *again);
     silent.sort_by_key(|(flow, again)| std::cmp::Reverse((*again, flow.packets)));
     let Some((worst, _)) = silent.first() else { return };
@@ -281,7 +284,8 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
     steps(input, since(input, raise, worst), worst).into(found);
 }
 
-/// Adds the time of the silence: from the first request for an ACK, which live is not known, to the end of the data.
+/// Adds the time of the silence: from the first request for an ACK, whose time a live run does not know, to the end of
+/// the data.
 fn since(input: &Input<'_>, raise: Raise, worst: &Flow) -> Raise {
     let asked_ns = input.sample.metrics.loss.as_ref().and_then(|loss| loss.ack_state(worst.slot).asked_ns);
     let (asked_ns, end_ns) =

@@ -5,12 +5,11 @@
 use std::collections::BTreeMap;
 
 use super::{CNP_DSCP, DSCP_MIXED, DSCP_UNSET, ends};
-use crate::analysis::Flow;
+use crate::analysis::{ByLink, Flow, Link};
 use crate::findings::dedup::{LinkShare, deduplicated, deduplicated_links};
 use crate::findings::title::{pair, short, title};
 use crate::findings::{ByHand, Commands, Episode, Finding, Input, Place, Raise, Severity};
-use crate::sample::{Address, Direction};
-use crate::util::map::Map;
+use crate::sample::Address;
 use crate::util::units::{self, plural};
 
 fn is_data(flow: &Flow) -> bool {
@@ -120,17 +119,13 @@ pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
 }
 
 /// DSCPs by packet kind and link; by flow if they were not collected by kind.
-#[expect(clippy::too_many_lines, reason = "two findings from one walk over the links")]
 pub(super) fn by_link(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.qos;
     let enough = |part: u64, whole: u64| whole > 0 && part as f64 >= whole as f64 * limits.share;
-    let mut on: Map<(&str, Option<Direction>), Vec<&Flow>> = Map::default();
-    for flow in &input.facts.flows {
-        on.entry((&flow.link, flow.direction)).or_default().push(flow);
-    }
+    let by_link = ByLink::of(input.facts);
     let (mut unset, mut cnps_as_data) = (Vec::new(), Vec::new());
     for (at, link) in input.facts.links.iter().enumerate() {
-        let flows = || on.get(&(link.name.as_str(), link.direction)).into_iter().flatten().copied();
+        let flows = || by_link.on(link).iter().copied();
         let without = |flow: &Flow| if flow.dscp == Some(0) { flow.bytes } else { 0 };
         let (none, data) = if let Some(dscp) = &link.dscp {
             let sum = dscp.iter().map(|d| d.data_bytes).sum();
@@ -142,7 +137,7 @@ pub(super) fn by_link(input: &Input<'_>, found: &mut Vec<Finding>) {
         if data >= limits.min_bytes && enough(none, data) {
             let share = none as f64 / data as f64;
             let own = flows().filter(|flow| is_data(flow)).map(|flow| (flow, without(flow)));
-            unset.push(LinkShare::new(at, (share, data), own.filter(|(_, bytes)| *bytes > 0)));
+            unset.push(LinkShare::new(at, (link, share, data), own.filter(|(_, bytes)| *bytes > 0)));
         }
         let Some(dscp) = &link.dscp else { continue };
         let cnps: u64 = dscp.iter().map(|d| d.cnp_packets).sum();
@@ -151,34 +146,30 @@ pub(super) fn by_link(input: &Input<'_>, found: &mut Vec<Finding>) {
         };
         if cnps >= limits.min_cnps && enough(main.cnp_packets, cnps) {
             let own = flows().map(|flow| (flow, flow.cnp_packets)).filter(|(_, cnps)| *cnps > 0);
-            cnps_as_data.push(LinkShare::new(at, (main, cnps), own));
+            cnps_as_data.push(LinkShare::new(at, (link, main, cnps), own));
         }
     }
-    let name = |at: usize| input.facts.links.get(at).map_or("", |link| link.name.as_str());
-    let place = |at: usize| {
-        let link = input.facts.links.get(at);
-        link.map(|link| Place::link(input, &link.name, link.direction)).unwrap_or_default()
-    };
+    let place = |link: &Link| Place::link(input, &link.name, link.direction);
     for one in deduplicated_links(input, unset) {
-        let (share, data) = one.what;
+        let (link, share, data) = one.what;
         let percent = units::ratio(Some(share));
-        let diagnosis = format!("DSCP 0 on {}: {percent} of the data bytes", short(name(one.link)));
+        let diagnosis = format!("DSCP 0 on {}: {percent} of the data bytes", short(&link.name));
         Raise::new(&DSCP_UNSET, Severity::Info, title(diagnosis, [one.others()]))
-            .place(place(one.link))
+            .place(place(link))
             .step(
                 "Set the DSCP of the lossless class at the senders (NCCL_IB_TC=106 for DSCP 26).",
                 ByHand::Job,
             )
-            .step("Check trust mode and priorities of the port.", Commands::on(input, name(one.link)).qos())
+            .step("Check trust mode and priorities of the port.", Commands::on(input, &link.name).qos())
             .evidence("share", share)
             .evidence("data_bytes", data)
             .into(found);
     }
     for one in deduplicated_links(input, cnps_as_data) {
-        let (main, cnps) = one.what;
-        let diagnosis = format!("CNPs on {} share DSCP {} with the data", short(name(one.link)), main.dscp);
+        let (link, main, cnps) = one.what;
+        let diagnosis = format!("CNPs on {} share DSCP {} with the data", short(&link.name), main.dscp);
         Raise::new(&CNP_DSCP, Severity::Info, title(diagnosis, [one.others()]))
-            .place(place(one.link))
+            .place(place(link))
             .step("Set a DSCP of their own for CNPs at the receivers (cnp_dscp, 48 by default).", ByHand::Job)
             .step("Map that DSCP to a strict-priority queue on every switch.", ByHand::Switch)
             .evidence("dscp", main.dscp)
