@@ -258,11 +258,12 @@ impl Message<'_> {
         let Sequence { psn, .. } = self.state().credits;
         let reth = Reth { address: 0x7F3A_5000_0000, rkey: 0x0018_2A00, length: CREDIT_BYTES.into() };
         let operation = Operation::WriteOnly(reth);
-        self.push(self.at, back, operation, psn, TOS_DATA, true, CREDIT_BYTES, SequencePosition::InSequence);
+        let credit = Roce { ack_req: true, payload: CREDIT_BYTES, ..self.packet(back, operation, psn) };
+        self.push(self.at, credit);
         let msn = self.state().credits.complete();
         let acknowledged = self.at + if data == Direction::Ingress { ROUND_TRIP_NS } else { ANSWER_NS };
         let operation = Operation::Acknowledge(Syndrome::Ack, msn);
-        self.push(acknowledged, data, operation, psn, TOS_DATA, false, 0, SequencePosition::InSequence);
+        self.push(acknowledged, self.packet(data, operation, psn));
         self.state().credits.psn = (psn + 1) & MASK24;
         self.at = acknowledged + ANSWER_NS;
     }
@@ -285,8 +286,8 @@ impl Message<'_> {
         let seen = marked && self.connection.role == Role::Receives;
         let tos = if seen { TOS_DATA_CE } else { TOS_DATA };
         let ack_req = number == last || requests_ack(number);
-        let direction = self.connection.data();
-        self.push(self.at, direction, operation, shape.psn(number), tos, ack_req, payload, position);
+        let packet = self.packet(self.connection.data(), operation, shape.psn(number));
+        self.push(self.at, Roce { tos, ack_req, payload, position, ..packet });
         if marked {
             self.send_cnp();
         }
@@ -303,16 +304,8 @@ impl Message<'_> {
         }
         let at = if last_cnp_ns == 0 { seen } else { seen.max(last_cnp_ns + CNP_INTERVAL_NS) };
         self.state().last_cnp_ns = at;
-        self.push(
-            at,
-            self.connection.answers(),
-            Operation::Cnp,
-            0,
-            TOS_CNP,
-            false,
-            0,
-            SequencePosition::InSequence,
-        );
+        let cnp = Roce { tos: TOS_CNP, ..self.packet(self.connection.answers(), Operation::Cnp, 0) };
+        self.push(at, cnp);
     }
 
     /// Loses `lost` packets from `first` on. The receiver sends a sequence-error NAK for the next packet; the sender
@@ -361,16 +354,7 @@ impl Message<'_> {
         let sent = self.at - PACKET_GAP_NS;
         let at = sent + self.to_receiver() + ANSWER_NS;
         let operation = Operation::Acknowledge(syndrome, msn);
-        self.push(
-            at,
-            self.connection.answers(),
-            operation,
-            psn,
-            TOS_DATA,
-            false,
-            0,
-            SequencePosition::InSequence,
-        );
+        self.push(at, self.packet(self.connection.answers(), operation, psn));
         at
     }
 
@@ -384,20 +368,21 @@ impl Message<'_> {
         if self.connection.role == Role::Sends { ANSWER_NS } else { ROUND_TRIP_NS }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the fields of one packet")]
-    fn push(
-        &mut self,
-        at: u64,
-        direction: Direction,
-        operation: Operation,
-        psn: u32,
-        tos: u8,
-        ack_req: bool,
-        payload: u16,
-        position: SequencePosition,
-    ) {
-        let connection = self.index;
-        let roce = Roce { connection, direction, operation, psn, tos, ack_req, payload, position };
+    /// A packet in sequence without payload, of the class of the data.
+    const fn packet(&self, direction: Direction, operation: Operation, psn: u32) -> Roce {
+        Roce {
+            connection: self.index,
+            direction,
+            operation,
+            psn,
+            tos: TOS_DATA,
+            ack_req: false,
+            payload: 0,
+            position: SequencePosition::InSequence,
+        }
+    }
+
+    fn push(&mut self, at: u64, roce: Roce) {
         push(self.out, &mut self.planner.planned, at, Content::Roce(roce));
     }
 }
