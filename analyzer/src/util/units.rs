@@ -165,7 +165,7 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
-/// A duration by which something grew, with its sign.
+/// The change of a duration, with its sign.
 pub fn growth(ns: i64) -> String {
     let sign = if ns < 0 { '−' } else { '+' };
     format!("{sign}{}", duration(ns.unsigned_abs()))

@@ -7,6 +7,7 @@ use crate::analysis::{Flow, Latency, LatencyRange, Untimed};
 pub(crate) use crate::metrics::latency::{P99_SAMPLES, P999_SAMPLES};
 use crate::report::Report;
 use crate::report::text::flows::{endpoints, link_name};
+use crate::report::text::more;
 use crate::util::layout::{Align, Table, wrap};
 use crate::util::units::{self, plural};
 
@@ -176,7 +177,7 @@ fn list(
         columns.push(("LINK", Align::Left));
     }
     columns.extend(headings.iter().map(|heading| (*heading, Align::Right)));
-    let more = all - rows.len();
+    let hidden = all - rows.len();
     let mut table = Table::new(columns);
     for row in rows {
         table.row(row);
@@ -187,8 +188,6 @@ fn list(
     if !unknown.is_empty() && say_unknown {
         lines.extend(wrap(&format!("Unknown for all flows: {}.", unknown.join(", ")), room));
     }
-    if more > 0 {
-        lines.push(format!("… and {} more", units::count(more as u64)));
-    }
+    lines.extend(more(hidden));
     lines
 }

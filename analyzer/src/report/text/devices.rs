@@ -302,7 +302,7 @@ fn qps(device: &Device, room: usize) -> Vec<String> {
     }
     let more = (busiest.len().saturating_sub(MAX_QPS)) as u64 + device.qps_left_out;
     if more > 0 {
-        lines.push(format!("    … and {more} more queue pairs"));
+        lines.push(format!("    … and {}", plural(more, "more queue pair")));
     }
     lines.extend(bound_counters(device, room));
     lines

@@ -104,7 +104,11 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     if hidden > 0 {
         lines.push(match troubled_in_all - troubled.len() {
             0 => format!("… and {} more", units::count(hidden as u64)),
-            n => format!("… and {} more, {} of them with errors", units::count(hidden as u64), n),
+            n => format!(
+                "… and {} more, {} of them with errors",
+                units::count(hidden as u64),
+                units::count(n as u64)
+            ),
         });
     }
     for (label, headings) in [("All zero: ", names(&zero)), ("Omitted columns: ", left_out.join(", "))] {

@@ -10,6 +10,7 @@ use crate::analysis::{BetweenTaps, Episodes, Flow, Loss, Retired};
 use crate::findings::{Finding, Problem};
 use crate::report::Report;
 use crate::report::text::flows::{link_name, missing};
+use crate::report::text::more;
 use crate::sample::Address;
 use crate::util::layout::wrap;
 use crate::util::numbers::share;
@@ -96,9 +97,7 @@ fn by_name(report: &Report, links: &[AtLink<'_>], parts: fn(&AtLink<'_>) -> Vec<
 fn shortened(mut lines: Vec<String>) -> Vec<String> {
     let hidden = lines.len().saturating_sub(SUMMARY);
     lines.truncate(SUMMARY);
-    if hidden > 0 {
-        lines.push(format!("… and {hidden} more"));
-    }
+    lines.extend(more(hidden));
     lines
 }
 
@@ -228,9 +227,7 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
             lines.extend(hanging(&text, room, INDENT));
         }
     }
-    if hidden > 0 {
-        lines.push(format!("… and {} more", units::count(hidden as u64)));
-    }
+    lines.extend(more(hidden));
     if report.facts.is_recording() && !lines.is_empty() {
         lines.extend(wrap(NOT_RECORDED, room));
     }
@@ -380,8 +377,8 @@ impl AtTwo {
         format!(
             "{first} {arrow} {second}, {src} → {dst}: {} matched, {lost}{duplicates}{rest}; one-way delay changed by {} to {} against the first packets (clocks are not compared)",
             plural(self.matched, "packet"),
-            signed(self.change.0),
-            signed(self.change.1)
+            units::growth(self.change.0),
+            units::growth(self.change.1)
         )
     }
 }
@@ -394,14 +391,8 @@ pub(super) fn taps(report: &Report, room: usize) -> Vec<String> {
     let shown = pairs.into_iter().take(TAPS);
     let mut lines: Vec<String> =
         shown.flat_map(|(pair, sum)| hanging(&sum.text(pair), room, INDENT)).collect();
-    if hidden > 0 {
-        lines.push(format!("… and {} more", units::count(hidden as u64)));
-    }
+    lines.extend(more(hidden));
     lines
-}
-
-fn signed(ns: i64) -> String {
-    format!("{}{}", if ns < 0 { "−" } else { "+" }, units::duration(ns.unsigned_abs()))
 }
 
 #[cfg(test)]

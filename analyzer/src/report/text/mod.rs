@@ -44,6 +44,11 @@ const NARROWEST: usize = 48;
 /// Longer lines are hard to read.
 const WIDEST: usize = 160;
 
+/// The line below a list that leaves out `hidden` others; `None` where there are none.
+fn more(hidden: usize) -> Option<String> {
+    (hidden > 0).then(|| format!("… and {} more", units::count(hidden as u64)))
+}
+
 /// [`painted`] without colour.
 pub fn text(report: &Report, width: usize) -> String {
     painted(report, width, Paint::PLAIN)

@@ -269,7 +269,7 @@ fn queue_pairs(
     let unshown = port.qps.len().saturating_sub(QPS) + past.len().saturating_sub(QPS);
     let more = unshown as u64 + port.qps_left_out;
     if more > 0 {
-        lines.push(Line::styled(format!("   +{more} more queue pairs"), theme::DIM));
+        lines.push(Line::styled(format!("   +{}", units::plural(more, "more queue pair")), theme::DIM));
     }
     lines
 }
