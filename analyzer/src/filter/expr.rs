@@ -4,6 +4,7 @@ use std::fmt;
 
 use rocescope_common::wire::frame::Addr;
 
+use super::FlowFacts;
 use super::fields::Core;
 use super::value::{Net, Op, Pattern};
 
@@ -82,15 +83,27 @@ pub trait Facts {
     fn dest_qp(&self) -> u32;
     /// True if the link has this name.
     fn link(&self, name: &Pattern) -> bool;
-    /// True if `holds` for a UDP source port.
-    fn port(&self, holds: impl Fn(u16) -> bool) -> Option<bool>;
-    /// True if `holds` for a DSCP.
-    fn dscp(&self, holds: impl Fn(u16) -> bool) -> Option<bool>;
-    /// VLAN ID of the outermost tag; 0 for none.
-    fn vlan(&self) -> Option<u16>;
-    /// True if an opcode is among those `wanted`.
-    fn opcode(&self, wanted: &[bool; 256]) -> Option<bool>;
 
+    /// Its packets, which decide about fields of packets that it does not know itself; `None` without packets.
+    fn packets(&self) -> Option<FlowFacts<'_>> {
+        None
+    }
+    /// True if `holds` for a UDP source port.
+    fn port(&self, holds: impl Fn(u16) -> bool) -> Option<bool> {
+        self.packets()?.port(holds)
+    }
+    /// True if `holds` for a DSCP.
+    fn dscp(&self, holds: impl Fn(u16) -> bool) -> Option<bool> {
+        self.packets()?.dscp(holds)
+    }
+    /// VLAN ID of the outermost tag; 0 for none.
+    fn vlan(&self) -> Option<u16> {
+        self.packets()?.vlan()
+    }
+    /// True if an opcode is among those `wanted`.
+    fn opcode(&self, wanted: &[bool; 256]) -> Option<bool> {
+        self.packets()?.opcode(wanted)
+    }
     /// The figure in field `at` of the vocabulary, in units of one.
     fn figure(&self, _at: usize) -> Option<f64> {
         None

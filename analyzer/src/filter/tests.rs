@@ -375,18 +375,6 @@ fn unknown_figures_decide_nothing() {
         fn link(&self, _: &Pattern) -> bool {
             false
         }
-        fn port(&self, _: impl Fn(u16) -> bool) -> Option<bool> {
-            None
-        }
-        fn dscp(&self, _: impl Fn(u16) -> bool) -> Option<bool> {
-            None
-        }
-        fn vlan(&self) -> Option<u16> {
-            None
-        }
-        fn opcode(&self, _: &[bool; 256]) -> Option<bool> {
-            None
-        }
         fn figure(&self, at: usize) -> Option<f64> {
             // Only the rate is known.
             (at == 2).then_some(1e9)

@@ -152,20 +152,8 @@ impl Facts for RowFacts<'_> {
         name.is(link_of(key, self.cx)) || directed.is_some_and(|directed| name.is(directed))
     }
 
-    fn port(&self, holds: impl Fn(u16) -> bool) -> Option<bool> {
-        packets(self.row, self.cx)?.port(holds)
-    }
-
-    fn dscp(&self, holds: impl Fn(u16) -> bool) -> Option<bool> {
-        packets(self.row, self.cx)?.dscp(holds)
-    }
-
-    fn vlan(&self) -> Option<u16> {
-        packets(self.row, self.cx)?.vlan()
-    }
-
-    fn opcode(&self, wanted: &[bool; 256]) -> Option<bool> {
-        packets(self.row, self.cx)?.opcode(wanted)
+    fn packets(&self) -> Option<FlowFacts<'_>> {
+        packets(self.row, self.cx)
     }
 
     fn figure(&self, at: usize) -> Option<f64> {
@@ -201,12 +189,6 @@ struct EventFacts<'a> {
     flow: Option<(&'a Row, Context<'a>)>,
 }
 
-impl EventFacts<'_> {
-    fn packets(&self) -> Option<FlowFacts<'_>> {
-        self.flow.and_then(|(row, cx)| packets(row, cx))
-    }
-}
-
 impl Facts for EventFacts<'_> {
     fn addresses(&self) -> (u8, Addr, Addr) {
         let key = &self.entry.key;
@@ -221,20 +203,8 @@ impl Facts for EventFacts<'_> {
         name.is(self.link)
     }
 
-    fn port(&self, holds: impl Fn(u16) -> bool) -> Option<bool> {
-        self.packets()?.port(holds)
-    }
-
-    fn dscp(&self, holds: impl Fn(u16) -> bool) -> Option<bool> {
-        self.packets()?.dscp(holds)
-    }
-
-    fn vlan(&self) -> Option<u16> {
-        self.packets()?.vlan()
-    }
-
-    fn opcode(&self, wanted: &[bool; 256]) -> Option<bool> {
-        self.packets()?.opcode(wanted)
+    fn packets(&self) -> Option<FlowFacts<'_>> {
+        self.flow.and_then(|(row, cx)| packets(row, cx))
     }
 
     fn figure(&self, at: usize) -> Option<f64> {

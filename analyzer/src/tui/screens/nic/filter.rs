@@ -49,14 +49,6 @@ impl Facts for NicFacts<'_> {
         self.0.qp.control.dscp.map(|dscp| holds(dscp.into()))
     }
 
-    fn vlan(&self) -> Option<u16> {
-        None
-    }
-
-    fn opcode(&self, _: &[bool; 256]) -> Option<bool> {
-        None
-    }
-
     fn figure(&self, at: usize) -> Option<f64> {
         match vocabulary().get(at)?.name {
             "pid" => self.0.qp.pid.map(f64::from),
