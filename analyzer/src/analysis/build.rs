@@ -160,13 +160,9 @@ fn link_alone(link: &LinkSample) -> LinkSum {
 fn totals(sample: &Sample, sums: &[LinkSum], overlap: &Overlap) -> Totals {
     let mut totals = Totals {
         lost: Lost {
-            events_dropped: sample.events_dropped,
-            capture_drops: sample.capture_drops,
-            interface_drops: sample.interface_drops,
             ecn_untracked: sample.metrics.ecn.as_ref().map(|ecn| ecn.untracked),
-            bins_dropped: sample.metrics.traffic.as_ref().and_then(|traffic| traffic.lost_packets()),
             pause_untracked: sample.metrics.control.as_ref().map(|control| control.untracked),
-            ..Lost::default()
+            ..Lost::of(sample)
         },
         ..Totals::default()
     };
@@ -182,9 +178,6 @@ fn totals(sample: &Sample, sums: &[LinkSum], overlap: &Overlap) -> Totals {
     let mut skipped_bytes = 0;
     for link in &sample.links {
         skipped_bytes += link.skipped.iter().map(|counter| counter.bytes).sum::<u64>();
-        totals.lost.flow_table_full += link.flow_table_full.packets;
-        totals.lost.contended += link.contended.packets;
-        totals.lost.extra_table_full += link.extra_full;
         totals.retired.flows += link.retired.flows;
         totals.retired.packets += link.retired.packets;
         totals.retired.bytes += link.retired.bytes;

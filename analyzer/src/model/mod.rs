@@ -32,6 +32,7 @@ use rocescope_common::account::FlowKey;
 use rocescope_common::account::latency::BUCKETS;
 use rocescope_common::wire::SkipReason;
 
+use crate::analysis::Lost;
 use crate::metrics::latency::{Histogram, P99_SAMPLES, Times};
 use crate::sample::{Direction, FlowSample, Sample, SourceKind};
 pub use conclusions::Conclusions;
@@ -104,33 +105,6 @@ pub struct LinkRow {
     pub delta: Option<Delta>,
     /// Frames that are not RoCE.
     pub skipped: Counter,
-}
-
-/// Packets and events missed by rocescope or the capture. `None` means unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lost {
-    /// RoCE packets dropped because the flow table was full.
-    pub flow_table_full: u64,
-    /// RoCE packets not counted because of contention for their flow's counters.
-    pub contended: u64,
-    /// Packets counted without source port or opcode.
-    pub extra_full: u64,
-    /// Events dropped because the ring buffer was full.
-    pub events_dropped: Option<u64>,
-    /// Packets dropped according to the capture.
-    pub capture_drops: Option<u64>,
-    /// Packets dropped by the interfaces.
-    pub interface_drops: Option<u64>,
-    /// Packets missing from the time bins.
-    pub bins_dropped: Option<u64>,
-}
-
-impl Lost {
-    /// True if anything was missed.
-    pub fn any(&self) -> bool {
-        let known = [self.events_dropped, self.capture_drops, self.interface_drops, self.bins_dropped];
-        self.flow_table_full + self.contended + self.extra_full > 0 || known.iter().flatten().any(|n| *n > 0)
-    }
 }
 
 /// The time range of rates and counters.
@@ -451,16 +425,4 @@ fn skipped(sample: &Sample) -> Vec<(SkipReason, Counter)> {
         .collect();
     skipped.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.packets));
     skipped
-}
-
-fn lost(sample: &Sample) -> Lost {
-    Lost {
-        flow_table_full: sample.links.iter().map(|l| l.flow_table_full.packets).sum(),
-        contended: sample.links.iter().map(|l| l.contended.packets).sum(),
-        extra_full: sample.links.iter().map(|l| l.extra_full).sum(),
-        events_dropped: sample.events_dropped,
-        capture_drops: sample.capture_drops,
-        interface_drops: sample.interface_drops,
-        bins_dropped: sample.metrics.traffic.as_ref().and_then(|traffic| traffic.lost_packets()),
-    }
 }

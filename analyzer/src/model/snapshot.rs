@@ -5,8 +5,8 @@ use rocescope_common::account::latency::BUCKETS;
 use rocescope_common::wire::SkipReason;
 
 use super::dedup::{AllLinks, DedupSnapshot, DedupSum};
-use super::{Counts, Identity, Lost, lost, skipped};
-use crate::analysis::{Overlap, upstream};
+use super::{Counts, Identity, skipped};
+use crate::analysis::{Lost, Overlap, upstream};
 use crate::metrics::latency::{Bucket, Histogram};
 use crate::sample::{FlowSample, Sample};
 use crate::util::map::Map;
@@ -208,7 +208,7 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
         complete: true,
         retired_flows: sample.links.iter().map(|l| l.retired.flows).sum(),
         skipped: skipped(sample),
-        lost: lost(sample),
+        lost: Lost::of(sample),
         paused_ns: paused(sample),
         busiest: busiest(weights),
         histogram_bytes,

@@ -25,7 +25,7 @@ use super::{
     Coverage, Device, Ecmp, Imbalance, MultiTapCounts, Nccl, PostSampling, QpContexts, QpLives, QpPaths,
     QpSpread, Rails, TapFlow,
 };
-use crate::sample::SourceKind;
+use crate::sample::{LinkSample, Sample, SourceKind};
 
 pub(crate) use by_link::ByLink;
 pub use flow::{
@@ -296,6 +296,30 @@ pub struct Lost {
     /// Pause frames left out of `links[].pause` because more than 256 stations sent some. Unit: frames. Null:
     /// not collected (live).
     pub pause_untracked: Option<u64>,
+}
+
+impl Lost {
+    /// What the counters of a sample lack. Collectors that leave something out are not among it.
+    pub(crate) fn of(sample: &Sample) -> Self {
+        let sum = |of: fn(&LinkSample) -> u64| sample.links.iter().map(of).sum();
+        Self {
+            flow_table_full: sum(|link| link.flow_table_full.packets),
+            contended: sum(|link| link.contended.packets),
+            extra_table_full: sum(|link| link.extra_full),
+            events_dropped: sample.events_dropped,
+            capture_drops: sample.capture_drops,
+            interface_drops: sample.interface_drops,
+            bins_dropped: sample.metrics.traffic.as_ref().and_then(|traffic| traffic.lost_packets()),
+            ..Self::default()
+        }
+    }
+
+    /// True if the counters lack anything.
+    pub fn any(&self) -> bool {
+        let known = [self.events_dropped, self.capture_drops, self.interface_drops, self.bins_dropped];
+        self.flow_table_full + self.contended + self.extra_table_full > 0
+            || known.iter().flatten().any(|n| *n > 0)
+    }
 }
 
 /// Flows that were closed during the run: idle for long, or to make room. Their counts stay in totals and

@@ -4,7 +4,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use rocescope_common::account::FlowKey;
 
-use crate::model::{Basis, Identity, Lost};
+use crate::analysis::Lost;
+use crate::model::{Basis, Identity};
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::export::{Content, ExportTable, Form};
 use crate::tui::focus::Focus;
@@ -149,7 +150,7 @@ pub(in crate::tui) fn own_losses(lost: &Lost) -> String {
         (lost.interface_drops, "packet", "dropped by the interface"),
         (lost.events_dropped, "event", "dropped"),
         (lost.bins_dropped, "packet", "not in burst/step statistics"),
-        (Some(lost.extra_full), "packet", "without port or opcode statistics"),
+        (Some(lost.extra_table_full), "packet", "without port or opcode statistics"),
     ];
     let parts = known.into_iter().filter_map(|(count, unit, what)| {
         let count = count.filter(|count| *count > 0)?;
