@@ -193,7 +193,7 @@ fn totals(sample: &Sample, sums: &[LinkSum], overlap: &Overlap) -> Totals {
     (totals.counted_again, totals.duplicates) = seen_at_other_taps(sample, overlap);
     totals.ecn = sample.recording.is_none().then_some(ecn);
     totals.ce_ratio = totals.ecn_data.ce_ratio();
-    totals.skipped = skipped(sample);
+    totals.skipped = Skipped::of(sample);
     totals.packets = totals.roce_packets + totals.skipped.packets();
     totals.bytes = totals.roce_bytes + skipped_bytes;
     totals
@@ -248,13 +248,6 @@ fn seen_at_other_taps(sample: &Sample, overlap: &Overlap) -> (MultiTapCounts, Op
         cnp_packets: known(sum.2),
     };
     (again, duplicates.if_any())
-}
-
-fn skipped(sample: &Sample) -> Skipped {
-    let by_reason = rocescope_common::wire::SkipReason::ALL.into_iter().map(|reason| {
-        (reason, sample.links.iter().map(|link| link.skipped[reason as usize].packets).sum::<u64>())
-    });
-    Skipped(by_reason.filter(|(_, n)| *n > 0).collect())
 }
 
 /// Sort key of flows.

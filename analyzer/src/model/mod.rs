@@ -180,7 +180,7 @@ pub struct Model {
     /// Number of retired flows.
     pub retired_flows: u64,
     /// Frames that are not RoCE, by reason, most frequent first; only reasons that occurred.
-    pub skipped: Vec<(SkipReason, Counter)>,
+    pub skipped: Vec<(SkipReason, u64)>,
     /// Capture loss and full tables.
     pub lost: Lost,
     /// True if they grew in the time range.
@@ -316,7 +316,7 @@ impl Model {
 
     /// Frames of all kinds.
     pub fn frames(&self) -> u64 {
-        self.total.packets + self.skipped.iter().map(|(_, c)| c.packets).sum::<u64>()
+        self.total.packets + self.skipped.iter().map(|(_, n)| n).sum::<u64>()
     }
 }
 
@@ -408,21 +408,4 @@ impl<'a> Places<'a> {
         let id_at = |at: usize| self.flows.get(at).map(|flow| Identity { key: flow.key, slot: flow.slot });
         self.finder.find(id, id_at)
     }
-}
-
-fn skipped(sample: &Sample) -> Vec<(SkipReason, Counter)> {
-    let mut skipped: Vec<(SkipReason, Counter)> = SkipReason::ALL
-        .iter()
-        .map(|reason| {
-            let mut sum = Counter::default();
-            for counter in sample.links.iter().filter_map(|l| l.skipped.get(*reason as usize)) {
-                sum.packets += counter.packets;
-                sum.bytes += counter.bytes;
-            }
-            (*reason, sum)
-        })
-        .filter(|(_, sum)| sum.packets > 0)
-        .collect();
-    skipped.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.packets));
-    skipped
 }

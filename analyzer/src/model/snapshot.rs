@@ -5,8 +5,8 @@ use rocescope_common::account::latency::BUCKETS;
 use rocescope_common::wire::SkipReason;
 
 use super::dedup::{AllLinks, DedupSnapshot, DedupSum};
-use super::{Counts, Identity, skipped};
-use crate::analysis::{Lost, Overlap, upstream};
+use super::{Counts, Identity};
+use crate::analysis::{Lost, Overlap, Skipped, upstream};
 use crate::metrics::latency::{Bucket, Histogram};
 use crate::sample::{FlowSample, Sample};
 use crate::util::map::Map;
@@ -60,7 +60,7 @@ pub struct Snapshot {
     /// Number of retired flows.
     pub retired_flows: u64,
     /// Frames that are not RoCE, by reason, most frequent first.
-    pub skipped: Vec<(SkipReason, Counter)>,
+    pub skipped: Vec<(SkipReason, u64)>,
     /// Capture loss and full tables.
     pub lost: Lost,
     /// Latencies of the requests of all flows; `None` if not measured.
@@ -197,6 +197,8 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
     }
     let total = total(&mut links, &before, previous);
     let dedup = deduplicated(dedup, &total, known, previous);
+    let Skipped(mut skipped) = Skipped::of(sample);
+    skipped.sort_by_key(|(_, packets)| std::cmp::Reverse(*packets));
     Snapshot {
         time_ns: sample.time_ns,
         start_ns: sample.window.map(|(first, _)| first),
@@ -207,7 +209,7 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
         flows,
         complete: true,
         retired_flows: sample.links.iter().map(|l| l.retired.flows).sum(),
-        skipped: skipped(sample),
+        skipped,
         lost: Lost::of(sample),
         paused_ns: paused(sample),
         busiest: busiest(weights),

@@ -258,6 +258,14 @@ impl Serialize for Skipped {
 }
 
 impl Skipped {
+    /// Of all links.
+    pub(crate) fn of(sample: &Sample) -> Self {
+        let of =
+            |reason: SkipReason| sample.links.iter().map(move |link| link.skipped[reason as usize].packets);
+        let by_reason = SkipReason::ALL.into_iter().map(|reason| (reason, of(reason).sum::<u64>()));
+        Self(by_reason.filter(|(_, n)| *n > 0).collect())
+    }
+
     /// All packets that were skipped.
     pub fn packets(&self) -> u64 {
         self.0.iter().map(|(_, n)| n).sum()

@@ -145,9 +145,9 @@ fn nothing(view: &View, data: &Data) -> Vec<Line<'static>> {
         "No RoCE packets{so_far} in {} frames. Frames by reason:",
         compact(frames as f64)
     ))];
-    for (reason, counter) in model.skipped.iter().take(REASONS) {
-        let share = units::ratio(Some(counter.packets as f64 / frames as f64));
-        let count = compact(counter.packets as f64);
+    for (reason, packets) in model.skipped.iter().take(REASONS) {
+        let share = units::ratio(Some(*packets as f64 / frames as f64));
+        let count = compact(*packets as f64);
         lines.push(text(format!("  {count:>6} {share:>7}  {}: {}", reason.name(), reason.meaning())));
     }
     lines

@@ -124,7 +124,7 @@ fn blind(data: &Data, analysis: &Analysis, filtered: bool) -> Vec<(Level, String
 fn unclassified(model: &Model) -> Vec<(Level, String)> {
     let mut blind = Vec::new();
     let frames = model.frames();
-    for (reason, counter) in &model.skipped {
+    for (reason, packets) in &model.skipped {
         use rocescope_common::wire::SkipReason;
         let cut = matches!(
             reason,
@@ -135,12 +135,12 @@ fn unclassified(model: &Model) -> Vec<(Level, String)> {
                 | SkipReason::Malformed
         );
         let tunnels = (model.kind == SourceKind::Live && *reason == SkipReason::TunnelUnparsed)
-            .then(|| not_decoded_live(counter.packets))
+            .then(|| not_decoded_live(*packets))
             .flatten();
         if let Some(sentence) = tunnels {
             blind.push((Level::Warning, sentence));
         } else if cut {
-            let share = units::ratio(Some(share(counter.packets, frames)));
+            let share = units::ratio(Some(share(*packets, frames)));
             let text =
                 format!("{}: {share} of frames could not be classified: {}", reason.name(), reason.meaning());
             blind.push((Level::Warning, text));

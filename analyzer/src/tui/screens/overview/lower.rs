@@ -147,9 +147,8 @@ fn seen(data: &Data, width: usize) -> Vec<Line<'static>> {
     }
     let mut lines = hanging(&parts.join(" · "), width.saturating_sub(2), 2);
     let skipped = model.skipped.iter().take(4);
-    let skipped: Vec<String> = skipped
-        .map(|(reason, counter)| format!("{} {}", units::count(counter.packets), reason.name()))
-        .collect();
+    let skipped: Vec<String> =
+        skipped.map(|(reason, packets)| format!("{} {}", units::count(*packets), reason.name())).collect();
     if !skipped.is_empty() {
         let text = format!("frames that are not RoCE: {}", skipped.join(" · "));
         lines.extend(hanging(&text, width.saturating_sub(2), 2));
