@@ -109,11 +109,11 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
         (Some(sums), Some(_)) => Loss::recorded(sums),
         (of, _) => Loss::of(of),
     };
-    let mut ports = Ports::of(stats, extra);
+    let ports = Ports::of(stats, extra);
     let lost_ports = sample.lacks_ports(key.link) && ports.missing_packets > 0;
     let src_port_count = (!lost_ports).then_some(ports.seen.len() as u64);
-    ports.seen.sort_by_key(|port| (std::cmp::Reverse(port.bytes), port.port));
-    ports.seen.truncate(MAX_PORTS);
+    let mut ports = ports.by_bytes();
+    ports.truncate(MAX_PORTS);
     Flow {
         link: names.get(usize::from(key.link)).cloned().unwrap_or_default(),
         direction: link.and_then(|link| link.direction),
@@ -122,7 +122,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
         dest_qp: key.dest_qp,
         roce_version: (stats.roce_version != 0).then_some(stats.roce_version),
         src_port_count: src_port_count.into(),
-        src_ports: ports.seen.into(),
+        src_ports: ports.into(),
         vlan: stats.vlan_id(),
         inner_vlan: stats.inner_vlan_id(),
         pcp: stats.priority(),
@@ -196,7 +196,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
 }
 
 /// The UDP source ports of a flow.
-pub(super) struct Ports {
+pub(crate) struct Ports {
     /// Those that are known, in no order.
     pub(super) seen: Vec<Port>,
     /// RoCEv2 packets whose port is not among them.
@@ -206,7 +206,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    pub(super) fn of(stats: &Stats, extra: Option<&Extra>) -> Self {
+    pub(crate) fn of(stats: &Stats, extra: Option<&Extra>) -> Self {
         if stats.roce_version == 0 {
             return Self { seen: Vec::new(), missing_packets: 0, missing_bytes: Some(0) };
         }
@@ -235,9 +235,17 @@ impl Ports {
         };
         Self { seen, missing_packets, missing_bytes }
     }
+
+    /// Those that are known, the one with most bytes first.
+    pub(crate) fn by_bytes(self) -> Vec<Port> {
+        let mut seen = self.seen;
+        seen.sort_by_key(|port| (std::cmp::Reverse(port.bytes), port.port));
+        seen
+    }
 }
 
-fn opcodes(stats: &Stats, extra: Option<&Extra>) -> Box<[Opcode]> {
+/// The opcodes of a flow, by code.
+pub(crate) fn opcodes(stats: &Stats, extra: Option<&Extra>) -> Box<[Opcode]> {
     let counted = (stats.transport != TRANSPORT_NONE).then(|| stats.opcodes.iter());
     let own = counted.into_iter().flatten().map(|(low, packets)| (stats.transport << 5 | low, packets));
     let further = extra.into_iter().flat_map(|extra| extra.opcodes.iter().copied());

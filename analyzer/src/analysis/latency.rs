@@ -25,7 +25,7 @@ pub(super) fn untimed(figure: &Figure) -> Untimed {
 }
 
 /// The queue pair that sends in this direction, and what says so.
-pub(super) fn peer(sample: &Sample, flow: &FlowSample) -> (Option<u32>, Option<Pairing>) {
+pub(crate) fn peer(sample: &Sample, flow: &FlowSample) -> (Option<u32>, Option<Pairing>) {
     let named = |how: PairingEvidence, confidence: Confidence| Some(Pairing { how, confidence });
     if let Some(qp) = sample.owned(flow).and_then(|owned| owned.peer_qp) {
         return (Some(qp), named(PairingEvidence::Device, Confidence::Certain));

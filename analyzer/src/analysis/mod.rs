@@ -68,9 +68,11 @@ pub use facts::{
     Pairing, Port, Psn, Recorded, Retired, Skipped, Source, Totals, Tunnels, TupleEntropy, Untimed, Window,
 };
 pub use fault_rank::FaultRank;
+pub(crate) use flow::{Ports, opcodes};
 pub use imbalance::{
     DirectionBalance, Imbalance, Load, OverTime, Rail, Rails, imbalances, rail_of, unknown_names,
 };
+pub(crate) use latency::peer;
 pub use loss::{FlowIcrc, Icrc, LastNaks, Loss, SequenceLoss};
 pub use naks::NakCauses;
 pub use nccl::{Communicator, Nccl, NcclRank, RankQp};

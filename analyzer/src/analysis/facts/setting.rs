@@ -11,15 +11,18 @@ use crate::sample::Stats;
 pub struct Tunnels(u32);
 
 impl Tunnels {
-    pub(in crate::analysis) const fn of(stats: &Stats) -> Self {
+    pub(crate) const fn of(stats: &Stats) -> Self {
         Self(stats.encap)
+    }
+
+    /// Their names, outermost first.
+    pub fn names(self) -> Vec<&'static str> {
+        self.0.to_le_bytes().into_iter().filter_map(Encap::from_byte).map(Encap::name).collect()
     }
 
     /// Their names, outermost first, joined by `+`; `None` without a tunnel.
     pub fn name(self) -> Option<String> {
-        let names: Vec<&str> =
-            self.0.to_le_bytes().into_iter().filter_map(Encap::from_byte).map(Encap::name).collect();
-        (!names.is_empty()).then(|| names.join("+"))
+        (!self.is_none()).then(|| self.names().join("+"))
     }
 
     /// True if there is no tunnel.

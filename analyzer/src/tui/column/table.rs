@@ -5,6 +5,7 @@ use rocescope_common::wire::opcode;
 
 use super::value::{LinkName, Value, ValueKind};
 use super::{COLUMN, Column, ColumnNeeds, Context};
+use crate::analysis::Tunnels;
 use crate::model::{Counts, Delta, Model, Row, State, detail, signals};
 use crate::sample::{Stats, address};
 
@@ -524,7 +525,7 @@ pub const COLUMNS: &[Column] = &[
         rank: 28,
         help: "encapsulation of the packets, the outermost first",
         get: |row, cx| {
-            let tunnels = cx.flow(row).map(|stats| detail::encapsulation(stats.encap).join("/"));
+            let tunnels = cx.flow(row).map(|stats| Tunnels::of(stats).names().join("/"));
             Value::of(tunnels, |tunnels| Value::Text(tunnels.into()))
         },
         ..COLUMN

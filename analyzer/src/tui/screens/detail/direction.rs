@@ -6,7 +6,6 @@ use crate::sample::{Direction, Stats, address};
 use ratatui::text::{Line, Span};
 use rocescope_common::account::flow::{DSCP_NONE, SRC_QP_SEVERAL};
 use rocescope_common::account::{Mixed, PsnTrack};
-use rocescope_common::wire::opcode::Name;
 
 use crate::metrics::latency::Figure;
 use crate::model::signals::{self, About};
@@ -525,8 +524,8 @@ fn path(detail: &Detail) -> (String, String) {
         tags.push(format!("inner VLAN {id}"));
     }
     tags.extend(stats.priority().map(|pcp| format!("PCP {pcp}")));
-    if !detail.encapsulation.is_empty() {
-        tags.push(detail.encapsulation.join("/"));
+    if !detail.tunnels.is_none() {
+        tags.push(detail.tunnels.names().join("/"));
     }
     let protocol = match stats.roce_version {
         0 => format!("InfiniBand, MTU {mtu}"),
@@ -538,14 +537,14 @@ fn path(detail: &Detail) -> (String, String) {
 fn lists(detail: &Detail, bars: bool) -> Vec<Line<'static>> {
     let packets = detail.stats.packets;
     let mut lines = vec![Line::styled(" opcodes", theme::DIM)];
-    for (code, count) in detail.opcodes.iter().take(LISTED) {
-        lines.push(counted(&Name(*code).to_string(), *count, packets, bars));
+    for opcode in detail.opcodes.iter().take(LISTED) {
+        lines.push(counted(&opcode.name.to_string(), opcode.packets, packets, bars));
     }
     let ports = detail.ports.len();
     if ports > 0 {
         lines.push(Line::styled(format!(" source ports: {ports}"), theme::DIM));
-        for (port, counter) in detail.ports.iter().take(LISTED) {
-            lines.push(counted(&port.to_string(), counter.packets, packets, bars));
+        for port in detail.ports.iter().take(LISTED) {
+            lines.push(counted(&port.port.to_string(), port.packets, packets, bars));
         }
     }
     lines
