@@ -13,11 +13,11 @@ use crate::analysis::{
     Recorded, Skipped, Source, Totals, Window, device, device_qp, direction_balance, ecmp, ecn, entropy,
     flow, imbalance, nccl, paths, qp_context, qp_lives, qp_paths, same_path, taps, traffic, upstream,
 };
+use crate::metrics::Metrics;
 use crate::metrics::duplicates::DuplicateCounts;
 use crate::metrics::loss::RetiredLoss;
 use crate::metrics::marking::{ByDscp, Marked};
 use crate::metrics::traffic::flowlets::Flowlets;
-use crate::metrics::{Metrics, latency};
 use crate::sample::{Address, FlowSample, LinkSample, Sample, Tuple, address};
 use crate::util::map::Map;
 use crate::util::shared::Shared;
@@ -286,8 +286,10 @@ fn forget_flows(metrics: &mut Metrics) {
     if let Some(icrc) = &mut metrics.icrc {
         icrc.flows = Vec::new();
     }
+    if let Some(latency) = &mut metrics.latency {
+        latency.keep_tails();
+    }
     // That they were measured still counts.
-    metrics.latency = metrics.latency.take().map(|_| latency::BySlot::default());
     metrics.pairs = metrics.pairs.take().map(|_| Map::default());
 }
 

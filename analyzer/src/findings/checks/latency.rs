@@ -161,7 +161,9 @@ mod tests {
     use rocescope_common::account::latency::{BUCKETS, bounds};
 
     use crate::analysis::fixtures::{SECOND, START};
+    use crate::analysis::{Facts, Options};
     use crate::findings::episode_tests::{by_id, run};
+    use crate::findings::{Input, Limits, check};
     use crate::metrics::latency::tails::TailInterval;
     use crate::metrics::latency::{Figure, Histogram, Summary};
     use crate::metrics::loss::Metrics;
@@ -223,6 +225,29 @@ mod tests {
         let found = by_id(&timed(3_600, all, Vec::new()), "latency.tail").unwrap();
         assert_eq!((found.first_seen_ns, &found.evidence["p99_ns"]), (None, &8_000_000.into()));
         assert_eq!(found.impact.time_lost_ns, None, "without samples");
+    }
+
+    /// The report of a replay takes the flows out of its sample.
+    #[test]
+    fn a_tail_has_its_time_and_cost_where_the_sample_has_no_flows_any_more() {
+        let tail = timed(3_600, HEALTHY, vec![window(30, 8_000)]);
+        let mut of_run = timed(3_600, Summary { p99: 8_000_000, ..HEALTHY }, Vec::new());
+        let figure = Figure { histogram: window(0, 8_000).samples, ..latency_of(&of_run) };
+        of_run.metrics.latency = Some([(0, figure)].into_iter().collect());
+        for mut sample in [tail, of_run] {
+            let whole = by_id(&sample, "latency.tail").unwrap();
+            assert!(whole.impact.time_lost_ns.is_some());
+            let facts = Facts::of_last(&mut sample, &Options::default());
+            let found = check(&Input { sample: &sample, facts: &facts, limits: &Limits::default() });
+            assert_eq!(found.into_iter().find(|one| one.id == "latency.tail"), Some(whole));
+        }
+        let mut healthy = timed(3_600, HEALTHY, Vec::new());
+        let _ = Facts::of_last(&mut healthy, &Options::default());
+        assert!(healthy.metrics.latency.unwrap().is_empty(), "of most flows nothing is kept");
+    }
+
+    fn latency_of(sample: &Sample) -> Figure {
+        sample.metrics.latency.as_ref().unwrap().get(0).unwrap().clone()
     }
 
     #[test]

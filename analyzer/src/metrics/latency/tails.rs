@@ -81,6 +81,19 @@ impl BySlot {
         self.0.iter().map(|(slot, figure)| (*slot, figure))
     }
 
+    /// Leaves samples and times of flows that may have a long tail, which findings judge, and nothing else.
+    pub fn keep_tails(&mut self) {
+        let is_long = |all: Summary| all.count >= SAMPLES && all.p99 / all.p50.max(1) >= FACTOR;
+        self.0.retain(|(_, figure)| {
+            figure.tails.as_ref().is_some_and(|tails| !tails.is_empty()) || figure.all.is_some_and(is_long)
+        });
+        self.0.shrink_to_fit();
+        for (_, figure) in self.iter_mut() {
+            let Figure { all, histogram, tails, .. } = std::mem::take(figure);
+            *figure = Figure { all, histogram, tails, ..Figure::default() };
+        }
+    }
+
     fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Figure)> {
         self.0.iter_mut().map(|(slot, figure)| (*slot, figure))
     }
