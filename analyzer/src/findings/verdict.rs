@@ -14,7 +14,7 @@ definitions! {
         "Minimum share of CE-marked packets of retired flows that it mentions as well",
         "As ecn.congestion_ratio: flows that are gone have no finding of their own";
     FEW: u64 = 500,
-        "Maximum packets of a capture, exclusive, that are too few for a healthy verdict without reserve",
+        "Maximum packets of a capture, exclusive, each counted once, that are too few for a healthy verdict without reserve",
         "At loss.critical_ratio, fewer packets have fewer loss episodes than loss.episodes";
     SILENT_NS: u64 = 10_000_000_000,
         "Minimum silence of all flows at the end of the data that the sentence mentions, in nanoseconds",
@@ -179,8 +179,9 @@ impl<'a> Verdict<'a> {
         if self.health != Health::Healthy || totals.roce_packets == 0 {
             return self;
         }
-        let is_few = facts.source.kind == InputKind::Replay && totals.roce_packets < FEW;
-        let few = is_few.then(|| format!("only {}", plural(totals.roce_packets, "packet")));
+        let packets = totals.packets_once();
+        let is_few = facts.source.kind == InputKind::Replay && packets < FEW;
+        let few = is_few.then(|| format!("only {}", plural(packets, "packet")));
         let last_ns = facts.flows.iter().map(|flow| flow.last_ns).max();
         let silence = last_ns.zip(facts.window.last_ns).map(|(last, end)| (last, end.saturating_sub(last)));
         // What is in no flow has no time.
@@ -335,10 +336,12 @@ mod tests {
     /// 184 packets, the last 26 s before the end: a job that hangs.
     #[test]
     fn a_capture_of_few_packets_or_a_silent_end_is_healthy_with_reserve() {
-        use crate::analysis::{Options, fixtures::everything};
+        use crate::analysis::{MultiTapCounts, Options, fixtures::everything};
+        use crate::metrics::duplicates::DuplicateCounts;
         let mut facts = Facts::of(&everything(), &Options::default());
         facts.source.kind = InputKind::Replay;
         facts.totals.lost.flow_table_full = 0;
+        (facts.totals.counted_again, facts.totals.duplicates) = (MultiTapCounts::default(), None);
         let last_ns = facts.flows.iter().map(|flow| flow.last_ns).max().unwrap();
         let mut of = |packets: u64, silent_ns: u64| {
             facts.totals.roce_packets = packets;
@@ -362,6 +365,16 @@ mod tests {
             (true, format!("{reserved}: no packet in the last 10.0 s (since {since} UTC); {fine}"))
         );
         assert_eq!(of(FEW - 1, 0), (true, format!("{reserved}: only 499 packets; {fine}")));
+        // Three taps and a mirror count each of 200 packets four times.
+        let again = MultiTapCounts { taps: 3, roce_packets: Some(400), ..MultiTapCounts::default() };
+        let twice = Some(Box::new(DuplicateCounts { packets: 200, ..DuplicateCounts::default() }));
+        (facts.totals.counted_again, facts.totals.duplicates) = (again, twice);
+        facts.totals.roce_packets = 800;
+        facts.window.last_ns = Some(last_ns);
+        let sentence = |facts: &Facts| Verdict::of(&[], true).with_basis(facts).sentence();
+        assert_eq!(sentence(&facts), format!("{reserved}: only 200 packets; {fine}"));
+        facts.totals.counted_again.roce_packets = None;
+        assert_eq!(sentence(&facts), format!("Healthy: {fine}"), "how many are the same is not known");
         let all = [finding(Severity::Warning, true)];
         assert_eq!(Verdict::of(&all, true).with_basis(&facts).sentence(), Verdict::of(&all, true).sentence());
     }

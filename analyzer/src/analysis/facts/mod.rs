@@ -247,6 +247,15 @@ pub struct Totals {
     pub counted_again: MultiTapCounts,
 }
 
+impl Totals {
+    /// RoCE packets, each once, however many taps or duplicates show it; as far as that is known.
+    pub fn packets_once(&self) -> u64 {
+        let again = self.counted_again.roce_packets.unwrap_or(0);
+        let duplicates = self.duplicates.as_ref().map_or(0, |duplicates| duplicates.packets);
+        self.roce_packets.saturating_sub(again.saturating_add(duplicates))
+    }
+}
+
 /// Packets that are not RoCE, by reason, in the order of the reasons; none of them 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped(pub Vec<(SkipReason, u64)>);
