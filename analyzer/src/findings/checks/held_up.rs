@@ -8,13 +8,46 @@ use crate::analysis::{Facts, Flow};
 use crate::findings::command::ethernet;
 use crate::findings::title::{pair, short, title};
 use crate::findings::{ByHand, Commands, Entry, Episode, Finding, Input, Place, Raise, Severity};
-use crate::metrics::loss::in_message::is_but_for;
+use crate::metrics::loss::in_message::{STALL_NS, is_but_for};
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::util::map::Map;
 use crate::util::units::{self, plural};
 
-/// Times from one packet to the next, in order, each with whether the clock may have been set meanwhile.
-type Silences = BTreeMap<(u64, u64), bool>;
+/// Times from one packet to the next, in order, each with what is known of the clock meanwhile.
+type Silences = BTreeMap<(u64, u64), Clock>;
+
+/// What is known of a capture's clock in a silence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Clock {
+    /// Other frames passed.
+    #[default]
+    WasNotSet,
+    /// No frame passed.
+    MayBeSet,
+    /// The same packets passed another tap without the silence.
+    WasSet,
+}
+
+/// Flows that other taps see as well.
+struct Clocks<'a>(&'a Facts);
+
+impl<'a> Clocks<'a> {
+    const fn of(facts: &'a Facts) -> Self {
+        Self(facts)
+    }
+
+    /// True if the same packets took as much less time at another tap as this one has silences in mid-message.
+    fn was_set(&self, flow: &Flow) -> bool {
+        let Some(psn) = flow.psn else { return false };
+        let silent_ns: u64 = flow.intervals.of(Signal::StallWait).iter().map(|one| one.count).sum();
+        let life_ns = |flow: &Flow| flow.last_ns.saturating_sub(flow.first_ns);
+        let mut others = self.0.to_qp(flow.src, flow.dst, flow.dest_qp).filter(|other| {
+            let same = other.psn.is_some_and(|own| (own.first, own.expected) == (psn.first, psn.expected));
+            other.link != flow.link && same && other.intervals.of(Signal::Stall).is_empty()
+        });
+        others.any(|other| life_ns(flow).abs_diff(life_ns(other).saturating_add(silent_ns)) < STALL_NS / 2)
+    }
+}
 
 /// Times in which no RoCE packet passed a link while messages stood on it, and that no timer can have ended, by link.
 pub(super) struct HeldUp<'a>(Map<&'a str, Silences>);
@@ -26,13 +59,20 @@ const fn length((from_ns, to_ns): (u64, u64)) -> u64 {
 impl<'a> HeldUp<'a> {
     pub(super) fn of(facts: &'a Facts) -> Self {
         let mut links: Map<&str, Silences> = Map::default();
+        let clocks = Clocks::of(facts);
         for flow in &facts.flows {
             let no_frame = flow.intervals.of(Signal::NoFrame);
             for one in flow.intervals.of(Signal::HeldUp) {
                 let silence = (one.first_ns, one.last_ns);
                 let may_be_clock =
                     no_frame.iter().any(|all| is_but_for(silence, (all.first_ns, all.last_ns)));
-                *links.entry(&flow.link).or_default().entry(silence).or_default() |= may_be_clock;
+                let clock = match may_be_clock {
+                    true if clocks.was_set(flow) => Clock::WasSet,
+                    true => Clock::MayBeSet,
+                    false => Clock::WasNotSet,
+                };
+                let known = links.entry(&flow.link).or_default().entry(silence).or_default();
+                *known = clock.max(*known);
             }
         }
         Self(links)
@@ -78,8 +118,11 @@ fn of_link(entry: &Entry, input: &Input<'_>, silences: &Silences, flows: &[&Flow
     let lengths = || silences.keys().map(|one| length(*one));
     let longest = lengths().max()?;
     let (requester, responder) = ends::of_data(input, flows.iter().copied());
-    let others_passed = silences.values().filter(|may_be_clock| !**may_be_clock).count();
-    let diagnosis = if others_passed == 0 {
+    let others_passed = silences.values().filter(|clock| **clock == Clock::WasNotSet).count();
+    let was_set = silences.values().all(|clock| *clock == Clock::WasSet);
+    let diagnosis = if was_set {
+        format!("Clock set: {} without packets, which another tap shows without", units::duration(longest))
+    } else if others_passed == 0 {
         format!("Clock set, or all traffic held up for {}", units::duration(longest))
     } else {
         let fabric = if input.facts.is_infiniband() { "InfiniBand" } else { "RoCE" };
@@ -88,7 +131,8 @@ fn of_link(entry: &Entry, input: &Input<'_>, silences: &Silences, flows: &[&Flow
     let parts = [format!(", {}", short(&first.link)), pair(first.src, first.dst)];
     let episode = |&(first_ns, last_ns): &(u64, u64)| Episode { first_ns, last_ns, peak: None };
     let here = Commands::on(input, &first.link);
-    let mut raise = Raise::new(entry, Severity::Warning, title(diagnosis, parts))
+    let severity = if was_set { Severity::Info } else { Severity::Warning };
+    let mut raise = Raise::new(entry, severity, title(diagnosis, parts))
         .timeouts(Some(0))
         .evidence("stalls", silences.len())
         .evidence("shortest_ns", lengths().min())
@@ -97,11 +141,17 @@ fn of_link(entry: &Entry, input: &Input<'_>, silences: &Silences, flows: &[&Flow
         .flows(flows.iter().copied())
         .place(Place::of(input, first))
         .ends(requester, responder)
-        .episodes(silences.keys().map(episode).collect())
-        .caveat(format!(
-            "{} No transport timer expired: senders went on without going back to what was not acknowledged.",
-            about_clock(others_passed, silences.len())
+        .episodes(silences.keys().map(episode).collect());
+    if was_set {
+        return Some(raise.caveat("Times and rates of this capture about that moment are wrong.").step(
+            "Check when the clock of the capturing host was set (chronyc, journalctl).",
+            ByHand::Varies,
         ));
+    }
+    raise = raise.caveat(format!(
+        "{} No transport timer expired: senders went on without going back to what was not acknowledged.",
+        about_clock(others_passed, silences.len())
+    ));
     let pauses = if others_passed == silences.len() {
         "Look for PFC pauses of the port at that time."
     } else {
@@ -176,6 +226,30 @@ mod tests {
             assert!(others.title.starts_with("No RoCE packet passed for 299 ms, eth0"), "{}", others.title);
             assert!(others.is_problem() && !clock(&others), "{:?}", others.steps);
             assert!(others.caveats[0].starts_with("Other frames passed meanwhile"), "{:?}", others.caveats);
+        }
+    }
+
+    /// The same packets at a second tap, which shows no silence and this much less time.
+    #[test]
+    fn a_silence_that_another_tap_does_not_show_is_a_clock_that_was_set() {
+        let with = |less_ms: u64, lost: u32| {
+            let mut sample = sample(&[(1_000, 1_300)], &[(1_000, 1_300)]);
+            sample.links = vec![link("a", None), link("b", None)];
+            let data: Vec<_> = sample.flows.iter().filter(|flow| flow.stats.psn.seen > 0).cloned().collect();
+            for (number, mut flow) in (0..).zip(data) {
+                (flow.key.link, flow.slot) = (1, 100 + number);
+                flow.stats.last_ns -= less_ms * MS;
+                flow.stats.psn.expected -= lost;
+                sample.flows.push(flow);
+            }
+            timeouts(&sample).remove(0)
+        };
+        let set = with(300, 0);
+        assert!(set.title.starts_with("Clock set: 300 ms without packets"), "{}", set.title);
+        assert!(!set.is_problem() && set.steps.len() == 1);
+        for held_up in [with(0, 0), with(500, 0), with(300, 1)] {
+            assert!(held_up.title.starts_with("Clock set, or all traffic held up"), "{}", held_up.title);
+            assert!(held_up.is_problem());
         }
     }
 

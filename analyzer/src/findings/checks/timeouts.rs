@@ -73,7 +73,8 @@ pub(super) const TIMEOUTS: Entry = Entry {
                ends, count where two QPs of the same hosts show them at the same time, or where one lasts for retry.stall_ms and retry.stall_paces times the longest other silence that \
                its flow has in mid-message (`stalls`; not live).\n\
                - If no RoCE packet passed the link meanwhile, in either direction, and a sender then went on without going back to what was not acknowledged, no timer expired: all RoCE \
-               traffic was held up. If no other frame of the interface was captured either, the clock may have been set. Each such link has a finding of its own, by the same two thresholds \
+               traffic was held up.\n\
+               - If no other frame of the interface was captured either, the clock may have been set; it was, and the finding is info, if the same packets took as much less time at another tap. Each such link has a finding of its own, by the same two thresholds \
                (not live).\n\
                - One that has not ended counts until the latest data packet of its link. A pause between messages is the job's own.\n\
                \n\
