@@ -8,7 +8,7 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use rocescope::record::cell::{Cell, CellKind};
 use rocescope::record::parquet::{Groups, encode};
-use rocescope::record::registry::{FlowSecond, LinkSecond, TABLES};
+use rocescope::record::registry::{FlowSecond, LinkSecond, Rows, TABLES};
 use rocescope::record::store::{Keep, Rotate, Store};
 use rocescope::record::table::Row;
 use rocescope_fuzz::{own_panics_abort, seeds};
@@ -43,6 +43,34 @@ fn part(kind: u8, table: u8, payload: &[u8]) -> Vec<u8> {
     [&[kind, table], (payload.len() as u16).to_le_bytes().as_slice(), payload].concat()
 }
 
+/// The journal of a recording that was not sealed.
+fn written() -> Vec<u8> {
+    let dir = std::env::temp_dir().join(format!("rocescope-fuzz-journal-seed-{}", std::process::id()));
+    let (mut store, _) = open(&dir);
+    store.set_unfinished(Rows { hosts: vec![row(1)], ..Rows::default() });
+    let (flow_seconds, link_seconds) = (vec![row(1), row(2)], vec![row(1)]);
+    store.append(1_700_000_000_000_000_000, Rows { flow_seconds, link_seconds, ..Rows::default() });
+    let mut journals = Vec::new();
+    files(&dir, ".journal", &mut journals);
+    let bytes = fs::read(&journals[0]).expect("a journal can be read");
+    drop(store);
+    let _ = fs::remove_dir_all(&dir);
+    bytes
+}
+
+/// The frames of a journal as parts.
+fn parts(mut journal: &[u8]) -> Vec<u8> {
+    let mut all = Vec::new();
+    while let [_, _, _, _, kind, name, _, _, l0, l1, l2, l3, _, _, _, _, rest @ ..] = journal {
+        let (name, rest) = rest.split_at(usize::from(*name));
+        let (payload, rest) = rest.split_at(u32::from_le_bytes([*l0, *l1, *l2, *l3]) as usize);
+        let table = TABLES.iter().position(|table| table.name.as_bytes() == name).expect("a table");
+        all.extend(part(*kind, table as u8, payload));
+        journal = rest;
+    }
+    all
+}
+
 fn made() -> Vec<Vec<u8>> {
     let flows = encode(&[row::<FlowSecond>(1), row(2)]).expect("rows can be encoded");
     let links = encode(&[row::<LinkSecond>(1)]).expect("rows can be encoded");
@@ -53,6 +81,7 @@ fn made() -> Vec<Vec<u8>> {
         [&[1], frames.as_slice()].concat(),
         [&[0], raw.as_slice()].concat(),
         [&[0], &raw[..raw.len() - 3]].concat(),
+        [&[1], parts(&written()).as_slice()].concat(),
     ]
 }
 
@@ -67,15 +96,15 @@ fn journal(input: &[u8]) -> Vec<u8> {
         let length = usize::from(u16::from_le_bytes([low, high])).min(more.len());
         let (payload, after) = more.split_at(length);
         let table = TABLES[usize::from(table) % TABLES.len()].name;
-        bytes.extend(frame(kind % 2, table, payload));
+        bytes.extend(frame(kind % 3, table, payload));
         rest = after;
     }
     bytes
 }
 
-fn open(dir: &Path) -> Vec<String> {
+fn open(dir: &Path) -> (Store, Vec<String>) {
     let (rotate, keep) = (Rotate { time_ns: u64::MAX, bytes: u64::MAX }, Keep { time_ns: None, bytes: None });
-    Store::open(dir, "node1", rotate, keep, false).expect("the folder can be written").1
+    Store::open(dir, "node1", rotate, keep, false).expect("the folder can be written")
 }
 
 fn files(dir: &Path, end: &str, found: &mut Vec<PathBuf>) {
@@ -101,7 +130,7 @@ fuzz_target!(init: init(), |input: &[u8]| {
     fs::create_dir_all(dir.join("journal")).expect("the folder can be made");
     let path = dir.join(format!("journal/node1.{ID}.journal"));
     fs::write(&path, journal(input)).expect("the journal can be written");
-    let notices = open(&dir);
+    let notices = open(&dir).1;
     assert!(notices.len() <= 1, "{notices:?}");
     let sealed = notices.is_empty() || notices[0].starts_with("sealed ");
     assert!(sealed || notices[0].starts_with("cannot "), "{notices:?}");
@@ -115,6 +144,6 @@ fuzz_target!(init: init(), |input: &[u8]| {
         assert!(part.to_string_lossy().contains(&format!("/{}/", groups.table())));
     }
     if sealed {
-        assert_eq!(open(&dir), Vec::<String>::new(), "a second start finds nothing to do");
+        assert_eq!(open(&dir).1, Vec::<String>::new(), "a second start finds nothing to do");
     }
 });

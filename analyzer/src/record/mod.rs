@@ -5,6 +5,7 @@
 //! | [`registry`] | the tables: each column with type, unit, meaning and source, and from it the type of a row |
 //! | [`cell`], [`table`] | values, columns and rows |
 //! | [`parquet`] | rows as Parquet files and back |
+//! | `packed` | rows as bytes of the journal and back |
 //! | [`collect`] | rows from successive reports; pure |
 //! | [`clock`] | steps of the wall clock; pure |
 //! | [`clickhouse`] | sends files to ClickHouse, from a queue on disk |
@@ -20,6 +21,7 @@ pub mod clock;
 pub mod collect;
 #[cfg(test)]
 mod document;
+mod packed;
 pub mod parquet;
 #[cfg(test)]
 pub(crate) mod parquet_tests;

@@ -199,6 +199,43 @@ mod tests {
         Recorder::start(settings).unwrap().0
     }
 
+    /// A second of flows with as many packets and marks as chance has it.
+    fn busy(second: u64, counts: &mut [(u64, u64)], random: &mut Random) -> Sample {
+        let flows = (0..).zip(counts).map(|(n, (packets, ce))| {
+            *packets += 100_000 + random.below(1 << 20);
+            *ce += random.below(1 << 10);
+            let (src, dst) = (format!("10.0.{}.1", n % 8), format!("10.1.{}.{}", n % 8, n / 8));
+            let mut stats = stats(49_152 + u16::try_from(n).unwrap(), *packets, *packets * 4_158);
+            stats.ecn_data = [0, 0, *packets - *ce, *ce];
+            (key(u16::try_from(n % 16).unwrap(), &src, &dst, 1_000 + n), stats)
+        });
+        let direction = |n| if n % 2 == 0 { Direction::Ingress } else { Direction::Egress };
+        let links = (0..16).map(|n| link(&format!("eth{}", n / 2), Some(direction(n))));
+        Sample { time_ns: START + second * SECOND, ..sample(links.collect(), flows.collect()) }
+    }
+
+    /// The journal is written for the case of a kill, and removed: of few flows it must not take many times what they
+    /// do. With the sums of longer intervals, which are in it as they are so far.
+    #[test]
+    fn an_interval_takes_little_more_of_the_journal_than_its_rows() {
+        const SECONDS: u64 = 20;
+        for (flows, most) in [(1, 1_000), (16, 3_000), (400, 28_000)] {
+            let dir = tempfile::tempdir().unwrap();
+            let never = Rotate { time_ns: u64::MAX, bytes: u64::MAX };
+            let mut recorder = started_with(dir.path(), never, Some(60 * SECOND));
+            let mut random = Random::new(18);
+            let mut counts = vec![(0, 0); flows];
+            for second in 1..=SECONDS {
+                let sample = busy(second, &mut counts, &mut random);
+                assert!(recorder.take(&sample, &Report::build(&sample, &Options::default())).is_empty());
+            }
+            let journals = std::fs::read_dir(dir.path().join("journal")).unwrap().flatten();
+            let bytes: u64 = journals.map(|entry| entry.metadata().unwrap().len()).sum();
+            println!("{flows} flows: {} bytes of the journal an interval", bytes / SECONDS);
+            assert!(bytes / SECONDS <= most, "{flows} flows: {} bytes", bytes / SECONDS);
+        }
+    }
+
     /// Measures the time to record a second of 400 flows, and the size of a row. Prints; `cargo test -p rocescope
     /// --lib cost_of_400 -- --ignored --nocapture`.
     #[test]
@@ -213,22 +250,7 @@ mod tests {
         let mut random = Random::new(4_791);
         let mut counts = vec![(0u64, 0u64); FLOWS as usize];
         for second in 1..=SECONDS {
-            let flows = (0..FLOWS).zip(&mut counts).map(|(n, (packets, ce))| {
-                *packets += 100_000 + random.below(1 << 20);
-                *ce += random.below(1 << 10);
-                let (src, dst) = (format!("10.0.{}.1", n % 8), format!("10.1.{}.{}", n % 8, n / 8));
-                let mut stats = stats(49_152 + u16::try_from(n).unwrap(), *packets, *packets * 4_158);
-                stats.ecn_data = [0, 0, *packets - *ce, *ce];
-                (key(u16::try_from(n % 16).unwrap(), &src, &dst, 1_000 + n), stats)
-            });
-            let links = (0..16).map(|n| {
-                link(
-                    &format!("eth{}", n / 2),
-                    Some(if n % 2 == 0 { Direction::Ingress } else { Direction::Egress }),
-                )
-            });
-            let sample =
-                Sample { time_ns: START + second * SECOND, ..sample(links.collect(), flows.collect()) };
+            let sample = busy(second, &mut counts, &mut random);
             let begin = Instant::now();
             let report = Report::build(&sample, &Options::default());
             reports_ns += begin.elapsed().as_nanos();

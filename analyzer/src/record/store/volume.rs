@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::journal::{FrameKind, Journal, Place};
 use super::layout::{self, Part};
+use crate::record::packed::{pack_rows, unpack_rows};
 use crate::record::parquet::{self, GROUP};
 use crate::record::registry::{FlowRollup, Rows};
 use crate::record::table::{Row, Visit};
@@ -229,7 +230,7 @@ impl Visit for Frames<'_> {
         let count = self.count.get(R::TABLE.name).copied().unwrap_or(0);
         let from = rows.len().saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
         if let Some(rows) = rows.get(from..).filter(|rows| !rows.is_empty()) {
-            self.of.push((FrameKind::Rows, R::TABLE.name, parquet::encode(rows).map_err(io::Error::other)?));
+            self.of.push((FrameKind::Rows, R::TABLE.name, pack_rows(rows)?));
         }
         Ok(())
     }
@@ -242,7 +243,7 @@ impl Visit for Replacing<'_> {
     type Error = io::Error;
 
     fn rows<R: Row>(&mut self, rows: &mut Vec<R>) -> io::Result<()> {
-        self.0.push((FrameKind::Unfinished, R::TABLE.name, parquet::encode(rows).map_err(io::Error::other)?));
+        self.0.push((FrameKind::Unfinished, R::TABLE.name, pack_rows(rows)?));
         Ok(())
     }
 }
@@ -263,7 +264,7 @@ impl Visit for Groups<'_> {
             let table = R::TABLE.name;
             let block = parquet::encode(group).map_err(io::Error::other)?;
             // The block replaces all earlier row frames, so rows outside it are written again.
-            let rest = parquet::encode(rest).map_err(io::Error::other)?;
+            let rest = pack_rows(rest)?;
             let frames =
                 [(FrameKind::Block, table, block.as_slice()), (FrameKind::Rows, table, rest.as_slice())];
             match self.volume.journal.append(&frames) {
@@ -308,7 +309,7 @@ impl Visit for Recover<'_> {
             return Ok(());
         }
         let payload = self.volume.journal.read(self.frame.place)?;
-        let decoded: Vec<R> = parquet::decode(payload).map_err(io::Error::other)?;
+        let decoded: Vec<R> = unpack_rows(payload)?;
         // Its time is the end of an interval that is not over.
         if self.frame.kind != FrameKind::Unfinished || table != FlowRollup::TABLE.name {
             let last_ns = decoded.iter().map(|row| row.t().0).max().unwrap_or(0);
