@@ -1,9 +1,12 @@
 //! Sends the files of a recording to ClickHouse: the same Parquet files, from a queue on disk.
 //!
 //! A file stays in the queue until the server has confirmed it. Its name is the deduplication token, so that a file
-//! whose confirmation was lost is not inserted twice.
+//! whose confirmation was lost is not inserted twice. A table forgets tokens: before a file is sent again, the table is
+//! asked for its rows.
 
-use std::collections::BTreeMap;
+mod sent;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,7 +39,8 @@ const LAST: Duration = Duration::from_secs(5);
 /// Maximum length of a response that is read, in bytes.
 const MOST_ANSWER: u64 = 4_096;
 /// Number of inserts whose tokens ClickHouse remembers: those of an hour of 1,600 hosts that send a file per minute.
-/// Each takes about 1 kB of its memory, as soon as it is there, and none makes an insert slower.
+/// Each takes about 1 kB of its memory, as soon as it is there, and none makes an insert slower. They decide while an
+/// insert is still under way when the next attempt begins; later, the rows of the table do.
 const WINDOW: u32 = 100_000;
 /// Files of a table refused in a row after which the table's others wait for the next pass, which begins with them.
 const REFUSALS: u32 = 3;
@@ -166,6 +170,9 @@ impl Sender {
             has_tables: false,
             said: None,
             refused: BTreeMap::new(),
+            // Of the previous run, which may have ended before a response came.
+            tried: waiting(&queue(dir)).into_iter().collect(),
+            may_ask: true,
         };
         #[cfg(target_os = "linux")]
         let plan = Plan { write: vec![dir.to_owned()], tree: true, ..Plan::client(work.server.port()) };
@@ -238,6 +245,10 @@ struct Work {
     said: Option<String>,
     /// Files that the server refused.
     refused: BTreeMap<PathBuf, Refusal>,
+    /// Queued files that the server may have: they were sent, or may have been by the previous run.
+    tried: BTreeSet<PathBuf>,
+    /// The server answers the question whether it has a file.
+    may_ask: bool,
 }
 
 /// A file that the server refused.
@@ -293,6 +304,7 @@ impl Work {
     fn pass(&mut self) -> Option<Pass> {
         let mut files = waiting(&self.queue);
         self.refused.retain(|file, _| files.binary_search(file).is_ok());
+        self.tried.retain(|file| files.binary_search(file).is_ok());
         let now = Instant::now();
         files.retain(|file| self.refused.get(file).is_none_or(|refusal| refusal.again <= now));
         files.sort_by_key(|file| self.refused.get(file).map(|refusal| refusal.again));
@@ -392,8 +404,29 @@ impl Work {
                 "it is not a file of a recording; remove it".to_owned(),
             )));
         };
+        if !self.tried.insert(file.to_owned()) && self.has(table, file)? {
+            return Ok(());
+        }
         let sql = format!("INSERT INTO {} FORMAT Parquet", table.name);
-        self.post(&url(&self.server, &sql, Some(&name)), Some(file))
+        self.post(&url(&self.server, &sql, Some(&name)), Some(file)).map(drop)
+    }
+
+    /// True if the table has the rows of a file: its token may be forgotten. False if nobody knows, which is reported
+    /// once.
+    fn has(&mut self, table: &Table, file: &Path) -> Result<bool, Failure> {
+        let Some(sql) = sent::question(table, file).filter(|_| self.may_ask) else { return Ok(false) };
+        match self.post(&url(&self.server, &sql, None), None) {
+            Ok(answer) => Ok(answer.trim() == "1"),
+            Err(Failure::Refused(cause)) => {
+                self.may_ask = false;
+                say(&format!(
+                    "ClickHouse at {} does not say which files it has: {}; those whose response is lost are not inserted twice only as long as it remembers their tokens",
+                    self.server, cause.reason
+                ));
+                Ok(false)
+            }
+            Err(away) => Err(away),
+        }
     }
 
     /// Creates a table, or adds the columns that it lacks. A user without these rights may still insert.
@@ -406,13 +439,14 @@ impl Work {
                 }
                 // It may make it later.
                 Err(Failure::Refused(cause)) => return Err(Failure::Away(cause.reason)),
-                other => other?,
+                other => drop(other?),
             }
         }
         Ok(())
     }
 
-    fn post(&self, url: &str, file: Option<&Path>) -> Result<(), Failure> {
+    /// Sends a statement, with a file. Returns the answer.
+    fn post(&self, url: &str, file: Option<&Path>) -> Result<String, Failure> {
         let request = self.server.post(&self.agent, url).header("Content-Type", "application/octet-stream");
         let sent = match file {
             Some(file) => {
@@ -432,7 +466,7 @@ impl Work {
         let answer =
             response.body_mut().with_config().limit(MOST_ANSWER).read_to_string().unwrap_or_default();
         if status.is_success() {
-            return Ok(());
+            return Ok(answer);
         }
         let words = answer.lines().next().unwrap_or_default();
         let reason = format!("it answers {status} {words}").trim_end().to_owned();

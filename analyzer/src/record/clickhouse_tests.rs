@@ -4,6 +4,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::record::parquet::encode;
+use crate::record::parquet_tests::link;
 
 /// A request that the test server received: query, deduplication token, whether the answer waits for the table, login,
 /// body.
@@ -26,6 +28,8 @@ enum Answer {
     /// The server accepts the body, but its response is lost.
     Lost,
     Slow(Duration),
+    /// The answer to a question.
+    Says(&'static str),
 }
 
 fn unescaped(text: &str) -> String {
@@ -102,12 +106,13 @@ fn serve_by(
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let Some(request) = request(&stream) else { continue };
-            let answer = if request.query.starts_with("INSERT") { answer(&request) } else { None };
+            let is_asked = ["INSERT", "SELECT"].iter().any(|word| request.query.starts_with(word));
+            let answer = if is_asked { answer(&request) } else { None };
             if tell.send(request).is_err() {
                 return;
             }
             let status = match answer {
-                None => 200,
+                None | Some(Answer::Says(_)) => 200,
                 Some(Answer::Status(status) | Answer::Proxy(status)) => status,
                 Some(Answer::Lost) => continue,
                 Some(Answer::Slow(time)) => {
@@ -115,7 +120,11 @@ fn serve_by(
                     200
                 }
             };
-            let text = if matches!(answer, Some(Answer::Proxy(_))) { "" } else { "Code: 60. Unknown table" };
+            let text = match answer {
+                Some(Answer::Proxy(_)) => "",
+                Some(Answer::Says(text)) => text,
+                _ => "Code: 60. Unknown table",
+            };
             let _ = write!(
                 stream,
                 "HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}",
@@ -265,6 +274,74 @@ fn an_hour_without_the_server_loses_nothing_and_doubles_nothing() {
         assert_eq!(one.query, format!("INSERT INTO {table} FORMAT Parquet"));
         assert_eq!(one.body, format!("rows of {name}").into_bytes());
     }
+}
+
+/// A file whose rows can be looked for.
+fn rows_of(ns: u64) -> Vec<u8> {
+    encode(&[link(ns), link(ns + 1), link(ns + 2)]).unwrap()
+}
+
+/// First words and token of the requests for files.
+fn asked(got: &Receiver<Got>) -> Vec<(String, Option<String>)> {
+    let words = got.try_iter().map(|one| (one.query.split(' ').next().unwrap().to_owned(), one.token));
+    words.filter(|(word, _)| ["INSERT", "SELECT"].contains(&word.as_str())).collect()
+}
+
+/// Tokens are forgotten: before a file is sent once more, by this run or the next, the table is asked for its rows.
+#[test]
+fn a_file_that_the_table_has_is_not_sent_again() {
+    let (select, insert) =
+        (("SELECT".to_owned(), None), |name: &str| ("INSERT".to_owned(), Some(name.to_owned())));
+    let dir = folder(&[("1-a.link_seconds", &rows_of(1))]);
+    let answers = [Answer::Says("0\n"), Answer::Lost, Answer::Says("1\n")];
+    let (address, got) = server(answers.to_vec());
+    let sender = Sender::start(dir.path(), format!("http://{address}/").parse().unwrap()).unwrap();
+    wait_until(|| sender.sent() == 1);
+    // Nobody can have sent this one.
+    std::fs::write(queue(dir.path()).join("2-b.link_seconds"), rows_of(9)).unwrap();
+    sender.wake();
+    wait_until(|| sender.sent() == 2);
+    sender.finish(dir.path());
+    let sent = asked(&got);
+    assert_eq!(sent, [select.clone(), insert("1-a.link_seconds"), select, insert("2-b.link_seconds")]);
+}
+
+/// Without the right to read, the token alone decides, and nothing is lost.
+#[test]
+fn a_table_that_may_not_be_asked_gets_the_file_with_its_token() {
+    let dir = folder(&[("1-a.link_seconds", &rows_of(1)), ("2-b.link_seconds", &rows_of(9))]);
+    let (address, got) = server(vec![Answer::Status(403)]);
+    let sender = Sender::start(dir.path(), format!("http://{address}/").parse().unwrap()).unwrap();
+    wait_until(|| sender.sent() == 2);
+    sender.finish(dir.path());
+    let words: Vec<String> = asked(&got).into_iter().map(|(word, _)| word).collect();
+    assert_eq!(words, ["SELECT", "INSERT", "INSERT"], "asked once");
+}
+
+/// Of each table a question about all that is known of two of its rows.
+#[test]
+fn the_question_names_table_host_time_and_the_rows_at_both_ends() {
+    let dir = folder(&[("1-a.link_seconds", &rows_of(1)), ("2-b.hosts", &rows_of(1)), ("3-c.hosts", b"x")]);
+    let of = |table: &str, name: &str| {
+        let table = TABLES.iter().find(|own| own.name == table).unwrap();
+        sent::question(table, &queue(dir.path()).join(name))
+    };
+    let question = of("link_seconds", "1-a.link_seconds").unwrap();
+    let time = |n: u64| {
+        format!("fromUnixTimestamp64Nano(toInt64({}))", 1_700_000_000_000_000_000 + n * 1_000_000_000)
+    };
+    let parts = [
+        "SELECT countIf(`t` = ".to_owned(),
+        format!(" AND countIf(`t` = {}", time(3)),
+        format!(
+            " AND count() >= 3 FROM link_seconds WHERE t BETWEEN {} AND {} AND `host` = 'node1'",
+            time(1),
+            time(3)
+        ),
+        "`packets` = 1000 AND".to_owned(),
+    ];
+    assert!(parts.iter().all(|part| question.contains(part)), "{question}");
+    assert_eq!((of("hosts", "2-b.hosts"), of("hosts", "3-c.hosts")), (None, None), "no files of the table");
 }
 
 /// A file that the server does not take stays, and those behind it arrive.
