@@ -58,7 +58,7 @@ impl Findings {
             let due = self.0.get(&key).is_none_or(|known| {
                 let (time, json) = &known.recorded;
                 (known.latest.active, &known.latest.severity) != (row.active, &row.severity)
-                    || (*json != row.json && at.t.0.saturating_sub(time.0) >= EVERY_NS)
+                    || (*json != row.json && at.t.0.abs_diff(time.0) >= EVERY_NS)
             });
             self.put(key.clone(), row, due, rows);
             present.push(key);

@@ -82,6 +82,10 @@ pub struct Collector {
     started: Option<Time>,
     /// Time of the latest sample.
     last_ns: Option<u64>,
+    /// The same by the clock that does not step.
+    last_steady_ns: Option<u64>,
+    /// Time since the beginning, in nanoseconds.
+    passed_ns: u64,
     flows: flow::Flows,
     links: link::Links,
     devices: device::Devices,
@@ -102,16 +106,19 @@ pub struct Collector {
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     time_ns: u64,
+    /// Time since the beginning of the recording, in nanoseconds.
+    passed_ns: u64,
     counts: [u64; 5],
     own_losses: [Option<u64>; 3],
 }
 
 impl Totals {
-    fn of(sample: &Sample, report: &Report) -> Self {
+    fn of(sample: &Sample, report: &Report, passed_ns: u64) -> Self {
         let totals = &report.facts.totals;
         let lost = &totals.lost;
         Self {
             time_ns: sample.time_ns,
+            passed_ns,
             counts: [
                 totals.packets,
                 totals.roce_packets,
@@ -134,6 +141,8 @@ impl Collector {
             most_ns: None,
             started: None,
             last_ns: None,
+            last_steady_ns: None,
+            passed_ns: 0,
             flows: flow::Flows::default(),
             links: link::Links::default(),
             devices: device::Devices::default(),
@@ -176,7 +185,11 @@ impl Collector {
     #[must_use]
     pub fn take(&mut self, sample: &Sample, report: &Report, elapsed_ns: Option<u64>) -> Rows {
         let begin = self.last_ns.or(report.facts.window.first_ns).unwrap_or(sample.time_ns);
-        let ns = elapsed_ns.unwrap_or_else(|| sample.time_ns.saturating_sub(begin));
+        // Also where the clock is set by less than a step.
+        let steady = sample.steady_ns.zip(self.last_steady_ns);
+        let steady_ns = steady.map(|(now_ns, last_ns)| now_ns.saturating_sub(last_ns));
+        let ns = elapsed_ns.or(steady_ns).unwrap_or_else(|| sample.time_ns.saturating_sub(begin));
+        self.passed_ns += ns;
         let ns = self.most_ns.map_or(ns, |most_ns| ns.min(most_ns));
         let at = Interval {
             t: Time(sample.time_ns),
@@ -186,6 +199,7 @@ impl Collector {
         };
         self.find_job(report);
         self.last_ns = Some(sample.time_ns);
+        self.last_steady_ns = sample.steady_ns;
         self.started.get_or_insert(at.t);
         let mut rows = Rows::default();
         let rails = rails(report, &self.rails);
@@ -269,7 +283,7 @@ impl Collector {
     }
 
     fn host_row(&mut self, sample: &Sample, report: &Report, rows: &mut Rows) {
-        let now = Totals::of(sample, report);
+        let now = Totals::of(sample, report, self.passed_ns);
         let before = self.host.unwrap_or_default();
         let grew =
             |now: Option<u64>, before: Option<u64>| now.map(|now| now.saturating_sub(before.unwrap_or(0)));
@@ -283,16 +297,15 @@ impl Collector {
         let lost = flow_table_full
             + contended
             + [events_dropped, capture_drops, interface_drops].into_iter().flatten().sum::<u64>();
-        let since = now.time_ns.saturating_sub(before.time_ns);
+        let since = now.passed_ns.saturating_sub(before.passed_ns);
         let is_due =
             self.host.is_none() || lost > 0 || self.losses != Losses::default() || since >= HOST_EVERY_NS;
         let facts = &report.facts;
         let clock = (self.origin.clock)();
         let synchronised = clock.filter(|clock| clock.synchronised);
-        let first_ns = facts.window.first_ns.unwrap_or(now.time_ns);
         let row = Host {
             t: Time(now.time_ns),
-            interval_ns: if self.host.is_some() { since } else { now.time_ns.saturating_sub(first_ns) },
+            interval_ns: since,
             host: self.origin.host.clone(),
             job: self.origin.job.clone(),
             version: env!("CARGO_PKG_VERSION").into(),

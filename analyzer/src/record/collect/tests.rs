@@ -163,6 +163,49 @@ fn a_step_of_the_clock_counts_nothing_twice() {
     assert_eq!(packets(&at(3_600 * SECOND, 12), None), [(1, SECOND)]);
 }
 
+/// Lengths are those of the clock that does not step, also where the other is set by less than is reported as a step.
+#[test]
+fn a_clock_that_is_set_makes_no_interval_longer_or_shorter() {
+    const SET: [i64; 6] = [0, 0, -1_500_000_000, 400_000_000, 3_600_000_000_000, -3_600_000_000_000];
+    let mut collector = collector(None);
+    let (mut flows, mut hosts) = (Vec::new(), 0);
+    for (second, by_ns) in (1..).zip(SET) {
+        let shifted = |time_ns: u64| time_ns.saturating_add_signed(by_ns);
+        let mut stats = stats(49_152, 10 * second, 1_000 * second);
+        stats.first_ns = shifted(stats.first_ns);
+        let flow = (key(0, "10.0.0.1", "10.0.0.2", 7), stats);
+        let mut sample = sample(vec![link("eth0", Some(Direction::Egress))], vec![flow]);
+        sample.time_ns = shifted(START + second * SECOND);
+        sample.steady_ns = Some(second * SECOND);
+        sample.window = Some((shifted(START), sample.time_ns));
+        let rows = take(&mut collector, &sample);
+        flows.extend(rows.flow_seconds.iter().map(|row| (row.packets, row.interval_ns)));
+        hosts += rows.hosts.iter().map(|row| row.interval_ns).sum::<u64>();
+    }
+    hosts += collector.finish().hosts.iter().map(|row| row.interval_ns).sum::<u64>();
+    assert_eq!(flows, [(10, SECOND); SET.len()]);
+    assert_eq!(hosts, SET.len() as u64 * SECOND);
+}
+
+/// A finding whose figures change has a row each minute, also in the two hours for which a clock that was set back
+/// shows times again.
+#[test]
+fn a_finding_has_its_row_each_minute_after_the_clock_was_set_back() {
+    let mut collector = collector(None);
+    let mut rows = 0;
+    for second in 1..=130 {
+        let mut sample = everything();
+        sample.time_ns = START + second * SECOND + if second < 5 { 7_200 * SECOND } else { 0 };
+        let mut report = Report::build(&sample, &Options::default());
+        let title = format!("{second} s");
+        let uneven = crate::findings::Finding::new("links.imbalance", Severity::Warning, title);
+        report.findings = vec![crate::findings::Finding { active: true, ..uneven }];
+        let elapsed = (second == 5).then_some(SECOND);
+        rows += collector.take(&sample, &report, elapsed).findings.len();
+    }
+    assert_eq!(rows, 4, "at first, at the step, and after one minute and two");
+}
+
 #[test]
 fn a_flow_stays_the_same_when_the_clock_changes_what_its_times_are() {
     let mut collector = collector(None);
