@@ -30,8 +30,10 @@ pub fn check(report: &Value) -> Result<()> {
 }
 
 /// Parses JSON written by the program. Reports must match the published schema.
-pub fn read(json: &str) -> Result<Value> {
-    let value: Value = serde_json::from_str(json).with_context(|| format!("no JSON: {json}"))?;
+pub fn read(json: &(impl AsRef<[u8]> + ?Sized)) -> Result<Value> {
+    let json = json.as_ref();
+    let no_json = || format!("no JSON: {}", String::from_utf8_lossy(json));
+    let value: Value = serde_json::from_slice(json).with_context(no_json)?;
     if value["schema"] == REPORT {
         check(&value)?;
     }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use rocescope_tests::oracle::binary;
+use rocescope_tests::schema;
 use serde_json::Value;
 
 const EMULATOR: &str = "qemu-aarch64";
@@ -73,9 +74,8 @@ fn captures_are_read_as_on_this_machine() {
     ] {
         let file = data.join(name);
         let arguments = ["replay", file.to_str().unwrap(), "--output", "json"];
-        let here: Value =
-            serde_json::from_str(&text(&Command::new(&native).args(arguments).output().unwrap())).unwrap();
-        let there: Value = serde_json::from_str(&text(&emulated(&program, &arguments))).unwrap();
+        let here = schema::read(&text(&Command::new(&native).args(arguments).output().unwrap())).unwrap();
+        let there = schema::read(&text(&emulated(&program, &arguments))).unwrap();
         assert!(here["totals"]["roce_packets"].as_u64().unwrap() > 0, "{name}");
         assert_eq!(there, here, "{name}");
     }

@@ -14,6 +14,7 @@ use rocescope::source::feed::{Command, Feed, Update};
 use rocescope::source::live::{self, Config};
 use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::needs_root;
+use rocescope_tests::schema;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -87,7 +88,7 @@ fn report_of(sample: &Sample) -> Value {
     let mut json = Vec::new();
     rocescope::report::json::write(&rocescope::report::Report::build(sample, &options.into()), &mut json)
         .unwrap();
-    serde_json::from_slice(&json).unwrap()
+    schema::read(&json).unwrap()
 }
 
 /// Stops the source after `sent` packets, and returns its last report.

@@ -13,6 +13,7 @@ use rocescope_tests::kernel::machine::{Hook, Machine};
 use rocescope_tests::kernel::{available, replayed};
 use rocescope_tests::oracle::binary;
 use rocescope_tests::oracle::craft::{self, Roce};
+use rocescope_tests::schema;
 use serde_json::{Value, json};
 
 const START: u64 = 1_700_000_000_000_000_000;
@@ -295,7 +296,7 @@ fn figures_of_all_packets_are_unknown_while_some_are_in_no_flow() {
             .args(["--output", "json", "--max-flows", flows])
             .output()
             .unwrap();
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let report = schema::read(&output.stdout).unwrap();
         let link = &report["links"][0];
         assert_eq!(link["left_out_packets"], if is_known { 0 } else { 4 * 5 }, "{flows}");
         for field in ["frame_sizes", "dscp"] {

@@ -18,6 +18,7 @@ use rocescope_tests::live::{frames, tcp};
 use rocescope_tests::load::pty::Screen;
 use rocescope_tests::needs_root;
 use rocescope_tests::oracle::binary;
+use rocescope_tests::schema;
 
 #[test]
 fn a_hijacked_parser_of_a_capture_can_do_nothing_else() {
@@ -31,7 +32,7 @@ fn a_hijacked_parser_of_a_capture_can_do_nothing_else() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{said}");
         refused(&said, "replay");
-        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap();
+        schema::read(&output.stdout).unwrap();
         nobody_came(&listener);
     }
 }

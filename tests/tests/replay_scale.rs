@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use rocescope_tests::capture_file::{Order, Pcap, PcapNg};
 use rocescope_tests::craft::{self, Mac, Net, Transport};
 use rocescope_tests::oracle::{binary, captures};
+use rocescope_tests::schema;
 use serde_json::Value;
 
 const WRITE_MIDDLE: u8 = 0x07;
@@ -63,7 +64,7 @@ fn a_long_stream_needs_no_more_memory_than_a_short_one() -> Result<()> {
         drop(pipe);
         let output = child.wait_with_output()?;
         ensure!(output.status.success(), "ended with {}", output.status);
-        let report: Value = serde_json::from_slice(&output.stdout)?;
+        let report = schema::read(&output.stdout)?;
         let expected = rounds * u64::from(packets);
         assert_eq!(report["totals"]["roce_packets"], expected, "{title}");
         assert_eq!(report["flows"].as_array().map(Vec::len), Some(1000), "{title}");

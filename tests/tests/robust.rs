@@ -15,6 +15,7 @@ use rocescope_tests::hostile::is_hostile;
 use rocescope_tests::killed::Killed;
 use rocescope_tests::needs_root;
 use rocescope_tests::oracle::binary;
+use rocescope_tests::schema;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -80,7 +81,7 @@ fn standard_error(output: &Output) -> String {
 #[track_caller]
 fn report(args: &[&str]) -> (Value, Output) {
     let output = output(&mut rocescope(&[&["replay", "--output", "json"], args].concat()));
-    let report = serde_json::from_slice(&output.stdout);
+    let report = schema::read(&output.stdout);
     (report.unwrap_or_else(|error| panic!("{error}: {}", standard_error(&output))), output)
 }
 
@@ -181,7 +182,7 @@ fn every_packet_before_damage_in_a_gzip_stream_counts() {
         }
         drop(pipe);
         let output = child.wait_with_output().unwrap();
-        let streamed: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let streamed = schema::read(&output.stdout).unwrap();
         assert_eq!(streamed["totals"]["packets"], PACKETS, "in parts of {part}: {}", standard_error(&output));
     }
 }

@@ -16,6 +16,7 @@ use rocescope_tests::live::wire::World;
 use rocescope_tests::needs::there_or_skip;
 use rocescope_tests::needs_root;
 use rocescope_tests::oracle::binary;
+use rocescope_tests::schema;
 use rustix::process::Signal;
 
 /// The threads of a program, once all of them have their final rights.
@@ -234,7 +235,7 @@ fn what_reads_captures_has_no_rights_before_the_first_byte() {
         std::io::Read::read_to_string(&mut child.0.stdout.take().unwrap(), &mut out).unwrap();
         assert!(child.0.wait().unwrap().success(), "{said}");
         if arguments == replay {
-            let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+            let report = schema::read(&out).unwrap();
             assert_eq!(report["totals"]["roce_packets"], 15);
         }
     }
@@ -274,7 +275,7 @@ fn a_kernel_without_landlock_or_seccomp_says_so_and_the_run_goes_on() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{said}");
         assert!(said.contains(missing) && !said.contains(other), "{call}: {said}");
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let report = schema::read(&output.stdout).unwrap();
         assert_eq!(report["totals"]["roce_packets"], 15, "{said}");
     }
     let output = without(libc::SYS_landlock_create_ruleset, &["doctor"]);
@@ -325,7 +326,7 @@ fn a_capture_is_read_in_a_user_namespace_and_live_says_what_it_lacks_there() {
     let capture = folder.path().join("a.pcap");
     std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
     let output = unshared(&["replay", capture.to_str().unwrap(), "--output", "json"]);
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = schema::read(&output.stdout).unwrap();
     assert_eq!(report["totals"]["roce_packets"], 15);
     let output = unshared(&["live", "-i", "lo", "--output", "json", "--duration", "1s"]);
     let said = String::from_utf8_lossy(&output.stderr);

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::craft::{self, Shot, arp, pcap, pcapng, send, sends};
-use crate::{file, links, replay, report, rocescope};
+use crate::{file, links, replay, report, rocescope, schema};
 
 /// The sentence of a run that has to fail with exit status 1 and print nothing else.
 fn refused(args: &[&str]) -> String {
@@ -69,7 +69,7 @@ fn damage_in_the_middle_fails_after_the_report_of_what_was_before() {
     bytes.extend([0xFF; 40]);
     let output = replay(&[&file(folder.path(), "bad.pcap", &bytes), "--output", "json"]);
     assert_eq!(output.status.code(), Some(1));
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = schema::read(&output.stdout).unwrap();
     assert_eq!(report["totals"]["packets"], 3);
     assert!(String::from_utf8_lossy(&output.stderr).contains("bad.pcap: damaged"));
 }

@@ -3,6 +3,9 @@
 
 mod craft;
 mod input;
+#[path = "../../../tests/src/schema.rs"]
+#[allow(unreachable_pub, reason = "shared with the integration tests")]
+mod schema;
 mod select;
 mod stream;
 
@@ -28,7 +31,7 @@ fn report(args: &[&str]) -> (Value, String) {
     let output = replay(&[args, &["--output", "json"]].concat());
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{args:?}: {said}");
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = schema::read(&output.stdout).unwrap();
     conserved(&report);
     (report, said)
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::craft::{START, Shot, pcap, send, sends};
-use crate::{file, links, replay, report};
+use crate::{file, links, replay, report, schema};
 
 #[test]
 fn several_files_are_several_taps() {
@@ -141,9 +141,7 @@ fn jsonl_is_a_report_per_interval_of_the_data_and_one_at_the_end() {
     let packets: Vec<u64> = String::from_utf8(output.stdout)
         .unwrap()
         .lines()
-        .map(|line| {
-            serde_json::from_str::<serde_json::Value>(line).unwrap()["totals"]["packets"].as_u64().unwrap()
-        })
+        .map(|line| schema::read(line).unwrap()["totals"]["packets"].as_u64().unwrap())
         .collect();
     assert_eq!(packets, [10, 20, 25, 26]);
 }

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::craft::{pcap_header, record, send, sends};
-use crate::{conserved, file, rocescope};
+use crate::{conserved, file, rocescope, schema};
 
 /// A run with pipes on all three ends.
 fn start(args: &[&str]) -> (Child, ChildStdin) {
@@ -26,7 +26,14 @@ fn start(args: &[&str]) -> (Child, ChildStdin) {
 fn line(stdout: &mut impl std::io::BufRead) -> Value {
     let mut line = String::new();
     stdout.read_line(&mut line).unwrap();
-    serde_json::from_str(&line).unwrap()
+    schema::read(&line).unwrap()
+}
+
+/// The report of a program that has ended.
+fn printed(child: &mut Child) -> Value {
+    let mut report = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut report).unwrap();
+    schema::read(&report).unwrap()
 }
 
 /// Waits for the end, not for ever.
@@ -61,7 +68,7 @@ fn the_report_comes_at_the_end_of_the_stream() {
     }
     drop(stdin);
     assert_eq!(wait(&mut child), Some(0));
-    let report: Value = serde_json::from_reader(child.stdout.take().unwrap()).unwrap();
+    let report = printed(&mut child);
     conserved(&report);
     assert_eq!(report["totals"]["roce_packets"], 40);
     assert_eq!(report["links"][0]["name"], "stdin");
@@ -108,7 +115,7 @@ fn an_interrupt_prints_what_was_counted_so_far() {
     std::thread::sleep(Duration::from_millis(700));
     signal(&child, Signal::INT);
     assert_eq!(wait(&mut child), Some(0));
-    let report: Value = serde_json::from_reader(child.stdout.take().unwrap()).unwrap();
+    let report = printed(&mut child);
     assert_eq!(report["totals"]["packets"], 3);
 }
 
@@ -118,7 +125,7 @@ fn an_interrupt_before_the_first_byte_is_an_empty_report() {
     std::thread::sleep(Duration::from_millis(700));
     signal(&child, Signal::INT);
     assert_eq!(wait(&mut child), Some(0));
-    let report: Value = serde_json::from_reader(child.stdout.take().unwrap()).unwrap();
+    let report = printed(&mut child);
     assert_eq!(report["totals"]["packets"], 0);
 }
 
@@ -160,7 +167,7 @@ fn a_duration_ends_a_stream_that_is_silent() {
     let (mut child, mut stdin) = start(&["-", "--output", "json", "--duration", "300ms"]);
     stdin.write_all(&sends(0, 7, 3)).unwrap();
     assert_eq!(wait(&mut child), Some(0));
-    let report: Value = serde_json::from_reader(child.stdout.take().unwrap()).unwrap();
+    let report = printed(&mut child);
     assert_eq!(report["totals"]["packets"], 3);
     drop(stdin);
 }

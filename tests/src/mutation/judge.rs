@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use crate::hostile::is_hostile;
+use crate::schema;
 
 /// Timeout after which a run counts as hanging: the inputs have some hundred kilobytes.
 pub(super) const LONGEST: Duration = Duration::from_secs(60);
@@ -78,7 +79,10 @@ pub(super) fn wrong(ended: &Ended, kind: &str) -> Option<String> {
     let reports: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(&output).into_iter().collect();
     match reports {
         Err(error) => Some(format!("wrote no JSON: {error}")),
-        Ok(reports) => reports.iter().filter(|report| report.get("totals").is_some()).find_map(unbalanced),
+        Ok(reports) => reports.iter().filter(|report| report.get("totals").is_some()).find_map(|report| {
+            let invalid = schema::check(report).err().map(|error| format!("against the schema: {error}"));
+            invalid.or_else(|| unbalanced(report))
+        }),
     }
 }
 

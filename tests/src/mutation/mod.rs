@@ -1,8 +1,9 @@
 //! Mutated input for rocescope: files, packets, reports and keys that do not occur in normal use.
 //!
 //! A number and a seed determine a mutant, the same on every machine. It fails if rocescope panics, is killed by a
-//! signal, hangs, writes characters that control a terminal or mislead its reader, or writes a report with inconsistent
-//! packet sums. In a build with overflow checks (profile `checked`), an overflowing count is a panic.
+//! signal, hangs, writes characters that control a terminal or mislead its reader, or writes a report that its schema
+//! does not allow or whose sums of packets are inconsistent. In a build with overflow checks (profile `checked`), an
+//! overflowing count is a panic.
 //!
 //! | kind | mutates | runs |
 //! |---|---|---|
@@ -28,6 +29,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use crate::oracle::captures;
+use crate::schema;
 use rocescope_common::random::{Random, mix};
 
 /// Selection of the runs.
@@ -89,7 +91,7 @@ impl Stock {
             if stock.reports.len() < 6 && frames.is_some() {
                 let mut command = Command::new(rocescope);
                 command.args(["replay", "--output", "json"]).arg(&path);
-                stock.reports.push(serde_json::from_slice(&command.output()?.stdout)?);
+                stock.reports.push(schema::read(&command.output()?.stdout)?);
             }
             stock.captures.extend(frames);
             stock.files.push(bytes);

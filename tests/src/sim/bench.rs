@@ -16,6 +16,7 @@ use super::compared;
 use super::lab::{LabRun, Scenario};
 use super::score::{Judgement, Verdict, judge};
 use super::truth::Truth;
+use crate::schema;
 
 /// Timeout of a replay.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -169,8 +170,7 @@ pub(super) fn output(mut command: Command, out: &Path, errors: &Path) -> Result<
     if !status.success() {
         bail!("{command:?} ended with {status}: {}", std::fs::read_to_string(errors)?.trim());
     }
-    serde_json::from_reader(std::io::BufReader::new(File::open(out)?))
-        .with_context(|| format!("{command:?} printed no JSON"))
+    schema::read(&std::fs::read(out)?).with_context(|| format!("{command:?}"))
 }
 
 /// Totals of a set of runs.

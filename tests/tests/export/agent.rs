@@ -18,6 +18,7 @@ use rocescope_tests::live::wire::World;
 use rocescope_tests::needs_root;
 use rocescope_tests::oracle::binary;
 use rocescope_tests::recording::flow_rows;
+use rocescope_tests::schema;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -39,7 +40,7 @@ pub(super) fn dumps(folder: &Path) -> Vec<PathBuf> {
 }
 
 pub(super) fn json(path: PathBuf) -> Value {
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+    schema::read(&std::fs::read(path).unwrap()).unwrap()
 }
 
 /// Configuration of an agent with all features.

@@ -21,6 +21,7 @@ use rocescope_tests::needs::there_or_skip;
 use rocescope_tests::oracle::{binary, captures};
 use rocescope_tests::packages::duck_db_or_skip;
 use rocescope_tests::pty;
+use rocescope_tests::schema;
 use serde_json::Value;
 
 fn capture(name: &str) -> PathBuf {
@@ -46,7 +47,7 @@ fn text(output: &Output) -> String {
 fn report(path: &Path) -> Value {
     let output = rocescope(&["replay", path.to_str().unwrap(), "--output", "json"]).output().unwrap();
     assert!(output.status.success(), "{}", text(&output));
-    serde_json::from_slice(&output.stdout).unwrap()
+    schema::read(&output.stdout).unwrap()
 }
 
 /// Figures of flows that a recording keeps, by name.
@@ -275,7 +276,7 @@ fn a_time_range_of_a_recording_has_its_rows_alone() {
             .args(options)
             .output()
             .unwrap();
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let report = schema::read(&output.stdout).unwrap();
         report["totals"]["roce_packets"].as_u64().unwrap()
     };
     let (whole, first) = (packets(&[]), packets(&["--to", "+50ms"]));
@@ -371,7 +372,7 @@ fn a_signal_ends_a_playback_before_the_whole_is_read() {
     };
     let packets = |output: &Output| {
         assert!(output.status.success(), "{}", text(output));
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let report = schema::read(&output.stdout).unwrap();
         report["totals"]["roce_packets"].as_u64().unwrap()
     };
     let start = Instant::now();

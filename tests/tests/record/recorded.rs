@@ -2,6 +2,7 @@
 
 use rocescope_tests::packages::duck_db_or_skip;
 use rocescope_tests::recording::flow_rows;
+use rocescope_tests::schema;
 use rocescope_tests::sim::scenarios;
 use serde_json::Value;
 
@@ -128,7 +129,7 @@ fn findings_are_those_of_the_end_of_the_capture() {
     let [one, other] = files.each_ref().map(|file| file.to_str().unwrap());
     assert!(record(&files[0], dir.path(), &["--read", other, "--interval", "100ms"]).status.success());
     let output = rocescope(&["replay", one, other, "--output", "json"]).output().unwrap();
-    let expected: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let expected = schema::read(&output.stdout).unwrap();
     let by_id = |report: &Value| {
         let mut all = report["findings"].as_array().unwrap().clone();
         all.sort_by_key(|finding| finding["id"].to_string());
@@ -277,7 +278,7 @@ fn losses_of_the_source_are_those_of_the_run() {
     );
     let output =
         rocescope(&["replay", capture(name).to_str().unwrap(), "--output", "json"]).args(few).output();
-    let expected: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let expected = schema::read(&output.unwrap().stdout).unwrap();
     let played = report(dir.path());
     let full = expected["totals"]["lost"]["flow_table_full"].as_u64().unwrap();
     assert!(full > 0, "{}", expected["totals"]);

@@ -19,6 +19,7 @@ use rocescope_tests::oracle::{binary, captures};
 #[cfg(feature = "live")]
 use rocescope_tests::packages::duck_db_or_skip;
 use rocescope_tests::packages::perfetto_or_skip;
+use rocescope_tests::schema;
 use rocescope_tests::sim::scenarios;
 use serde_json::{Value, json};
 
@@ -127,7 +128,7 @@ fn the_page_works_in_a_browser() {
     let reading = seen["reading"].as_str().unwrap();
     assert!(reading.contains(" UTC: throughput ") && reading.contains("lost "), "{reading}");
     assert_eq!((&seen["download"], &seen["images"], &seen["overflow"]), (&json!(true), &json!(0), &json!(0)));
-    let report: Value = serde_json::from_str(&printed(&loss(), "json")).unwrap();
+    let report = schema::read(&printed(&loss(), "json")).unwrap();
     let carried: Value = serde_json::from_str(seen["report"].as_str().unwrap()).unwrap();
     assert!(carried == report, "the page carries the report");
 }
@@ -183,7 +184,7 @@ fn hostile_names_of_every_origin_stay_text_in_a_browser() {
     // Its own script ran, and the data has the names as they are.
     assert!(page.dom.contains("<span id=\"nojs\" hidden"), "its script did not run");
     let (_, data) = page.dom.split_once("id=\"report\">").unwrap();
-    let report: Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
+    let report = schema::read(data.split_once("</script>").unwrap().0).unwrap();
     let hostile = &report["source"]["filter"];
     assert!(hostile.as_str().unwrap().starts_with("</script>"), "{hostile}");
     for name in [&report["links"][0]["neighbours"][0]["system"], &report["flows"][0]["comm"]] {
@@ -247,7 +248,7 @@ fn the_page_is_readable_without_java_script() {
         "the script alone is refused: {:?}",
         opened.console
     );
-    let report: Value = serde_json::from_str(&printed(&loss(), "json")).unwrap();
+    let report = schema::read(&printed(&loss(), "json")).unwrap();
     for finding in report["findings"].as_array().unwrap() {
         let title = finding["title"].as_str().unwrap();
         assert!(opened.dom.contains(&title.replace('&', "&amp;").replace('<', "&lt;")), "{title}");
@@ -320,7 +321,7 @@ fn csv(text: &str) -> Vec<Vec<String>> {
 #[test]
 fn csv_has_the_flows_of_the_report() {
     for files in [loss(), vec![capture("c1_ipv6_write.h0.pcap")], vec![capture("f1_ecn_red.h1.pcap.gz")]] {
-        let report: Value = serde_json::from_str(&printed(&files, "json")).unwrap();
+        let report = schema::read(&printed(&files, "json")).unwrap();
         let rows = csv(&printed(&files, "csv"));
         let (names, rows) = rows.split_first().unwrap();
         let flows = report["flows"].as_array().unwrap();
@@ -401,7 +402,7 @@ fn traces_have_the_flows_and_events_of_the_report() {
     let (mut cnps, mut gaps) = (0, 0);
     for file in names.map(capture).into_iter().chain(with_cnps) {
         let (name, files) = (file.display().to_string(), [file]);
-        let report: Value = serde_json::from_str(&printed(&files, "json")).unwrap();
+        let report = schema::read(&printed(&files, "json")).unwrap();
         let trace: Value = serde_json::from_str(&printed(&files, "trace")).unwrap();
         check_trace(&trace);
         let count = |phase: &str, is: &dyn Fn(&str) -> bool| {

@@ -8,6 +8,8 @@ use rocescope_tests::browser::{self, Scheme, chromium_or_skip};
 #[cfg(feature = "live")]
 use rocescope_tests::fleet::Fleet;
 #[cfg(feature = "live")]
+use rocescope_tests::schema;
+#[cfg(feature = "live")]
 use serde_json::Value;
 use serde_json::json;
 
@@ -28,7 +30,7 @@ fn a_recording_without_packets_has_its_queue_pairs() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
-    let report: Value = serde_json::from_str(&printed("json")).unwrap();
+    let report = schema::read(&printed("json")).unwrap();
     assert_eq!(report["flows"], json!([]), "no packet");
     let qps: Vec<(&Value, &Value)> = (report["devices"].as_array().unwrap().iter())
         .flat_map(|device| device["qps"].as_array().unwrap().iter().map(move |qp| (device, qp)))

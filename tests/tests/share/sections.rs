@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use rocescope::util::units;
+use rocescope_tests::schema;
 use rocescope_tests::sim::scenarios;
 use serde_json::Value;
 
@@ -12,7 +13,7 @@ use super::{capture, printed};
 
 /// The page and the report of a capture.
 fn both(files: &[PathBuf]) -> (String, Value) {
-    (printed(files, "html"), serde_json::from_str(&printed(files, "json")).unwrap())
+    (printed(files, "html"), schema::read(&printed(files, "json")).unwrap())
 }
 
 /// The content of a section.
