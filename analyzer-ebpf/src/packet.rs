@@ -124,7 +124,7 @@ impl Bytes for Linear {
 
 /// Passes a number through map memory, so that the verifier forgets its range and history.
 #[inline(always)]
-fn through(memory: *mut u64, number: u64) -> u64 {
+pub(crate) fn through(memory: *mut u64, number: u64) -> u64 {
     // SAFETY: the pointer comes from a per-CPU map; volatile, or the compiler would see through it.
     unsafe {
         memory.write_volatile(number);

@@ -472,6 +472,12 @@ impl Response {
             op.has(Op::RESPONSE | Op::ENDS) && Operation::of(opcode) as u8 == Operation::Read as u8;
         Self { acked, is_ack: op.has(Op::ACKNOWLEDGE), ends_read }
     }
+
+    /// An ACKNOWLEDGE of the PSNs up to `acked`.
+    #[inline(always)]
+    const fn ack(acked: u32) -> Self {
+        Self { acked, is_ack: true, ends_read: false }
+    }
 }
 
 /// Completes the requests up to the PSN of a response at `now`, in nanoseconds.
@@ -489,6 +495,26 @@ pub fn on_response(memory: &mut impl LatencyMemory, response: Response, now: u64
     }
 }
 
+/// Does what [`on_response`] does for an ACKNOWLEDGE that completes the oldest outstanding request at most; false if it
+/// may complete more, and [`on_response`] has to follow.
+///
+/// Without a loop: kernel programs have it where every packet passes.
+#[inline(always)]
+pub fn on_single_ack(memory: &mut impl LatencyMemory, acked: u32, now: u64) -> bool {
+    let head = memory.head();
+    let tail = memory.tail();
+    if tail == head || !complete_oldest(memory, tail, Response::ack(acked), now) {
+        return true;
+    }
+    let next = tail.wrapping_add(1);
+    memory.set_tail(next);
+    if next == head {
+        return true;
+    }
+    let entry = memory.cell(next as usize % RING);
+    entry != 0 && !acknowledges(acked, entry)
+}
+
 #[inline(always)]
 fn complete_requests(memory: &mut impl LatencyMemory, response: Response, now: u64) {
     let head = memory.head();
@@ -497,24 +523,37 @@ fn complete_requests(memory: &mut impl LatencyMemory, response: Response, now: u
         return;
     }
     for _ in 0..RING {
-        if tail == head {
+        if tail == head || !complete_oldest(memory, tail, response, now) {
             break;
-        }
-        let index = tail as usize % RING;
-        let entry = memory.cell(index);
-        if entry != 0 {
-            if response.acked.wrapping_sub((entry >> PSN_SHIFT) as u32) & MASK24 >= WINDOW {
-                break;
-            }
-            let message = memory.message(index);
-            let entry = memory.swap(index, 0);
-            if entry != 0 {
-                count_response(memory, entry, message, response.is_ack, now);
-            }
         }
         tail = tail.wrapping_add(1);
     }
     memory.set_tail(tail);
+}
+
+/// True if a response up to this PSN covers the request of a ring entry.
+#[inline(always)]
+const fn acknowledges(acked: u32, entry: u64) -> bool {
+    acked.wrapping_sub((entry >> PSN_SHIFT) as u32) & MASK24 < WINDOW
+}
+
+/// Completes the request at the tail of the ring; false if the response does not cover it.
+#[inline(always)]
+fn complete_oldest(memory: &mut impl LatencyMemory, tail: u32, response: Response, now: u64) -> bool {
+    let index = tail as usize % RING;
+    let entry = memory.cell(index);
+    if entry == 0 {
+        return true;
+    }
+    if !acknowledges(response.acked, entry) {
+        return false;
+    }
+    let message = memory.message(index);
+    let entry = memory.swap(index, 0);
+    if entry != 0 {
+        count_response(memory, entry, message, response.is_ack, now);
+    }
+    true
 }
 
 /// Nanoseconds from the time of a ring entry to `now`; `None` if the clock stepped backwards.

@@ -51,6 +51,35 @@ fn a_coalesced_ack_completes_all_earlier_requests_across_the_wrap() {
 }
 
 #[test]
+fn an_ack_of_one_request_is_counted_as_any_response() {
+    for held in 0..5u32 {
+        for hole in 0..6 {
+            for acked in 0..7 {
+                let mut all = Latency::EMPTY;
+                for psn in 1..=held {
+                    let class = if psn == 4 { CLASS_READ } else { CLASS_WRITE_SEND };
+                    let message = 1 << KIND_SHIFT | psn;
+                    on_request(
+                        &mut all,
+                        Request { message, ..request(psn, class, false) },
+                        u64::from(psn) * US,
+                    );
+                    if psn == hole {
+                        all.swap(psn as usize - 1, 0);
+                    }
+                }
+                let mut one = all.clone();
+                on_response(&mut all, response(acked, true), 90 * US);
+                let done = on_single_ack(&mut one, acked, 90 * US);
+                assert_eq!(done, one == all, "{held} requests, {acked} acknowledged, {hole} is a hole");
+                on_response(&mut one, response(acked, true), 90 * US);
+                assert_eq!(one, all, "{held} requests, {acked} acknowledged, {hole} is a hole");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_retransmitted_request_is_not_timed() {
     let mut latency = Latency::EMPTY;
     on_request(&mut latency, request(1, CLASS_WRITE_SEND, false), 0);

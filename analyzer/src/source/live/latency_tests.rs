@@ -9,7 +9,7 @@ use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use loom::thread;
 use rocescope_common::account::latency::{
     CLASS_WRITE_SEND, COMPLETIONS, LatencyMemory, Request, Response, ended_message, on_request, on_response,
-    on_restart,
+    on_restart, on_single_ack,
 };
 use rocescope_common::wire::opcode::Op;
 
@@ -153,7 +153,9 @@ impl Side {
 
     /// An ACK of the PSNs up to this one.
     fn ack(&mut self, acked: u32) {
-        on_response(self, Response { acked, is_ack: true, ends_read: false }, LATER_NS);
+        if !on_single_ack(self, acked, LATER_NS) {
+            on_response(self, Response { acked, is_ack: true, ends_read: false }, LATER_NS);
+        }
     }
 }
 
