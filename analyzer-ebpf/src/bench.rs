@@ -79,6 +79,15 @@ pub fn rocescope_bench_xdp_published(ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
+/// Increments the field and counts a WRITE LAST or an ACK, and nothing else; see [`floor`].
+#[xdp]
+#[inline(always)]
+pub fn rocescope_bench_xdp_answered(ctx: XdpContext) -> u32 {
+    step(ctx.data(), ctx.data_end());
+    floor::xdp_answered(&ctx);
+    XDP_PASS
+}
+
 /// All but bins and latency, of frames as they are, for an interface.
 #[xdp]
 #[inline(always)]
@@ -179,6 +188,15 @@ pub fn rocescope_bench_tc_reach(ctx: TcContext) -> i32 {
     TCX_NEXT
 }
 
+/// Increments the field and counts a WRITE LAST or an ACK, and nothing else; see [`floor`].
+#[classifier]
+#[inline(always)]
+pub fn rocescope_bench_tc_answered(ctx: TcContext) -> i32 {
+    step(ctx.data(), ctx.data_end());
+    floor::tc_answered(&ctx);
+    TCX_NEXT
+}
+
 /// All but bins and latency, of frames as they are, for an interface.
 #[classifier]
 #[inline(always)]
@@ -222,11 +240,13 @@ fn alternate(at: usize, end: usize, step: &BenchStep) {
     if at + 12 > end {
         return;
     }
-    let first = at as *mut u32;
+    let first = at as *mut u64;
     // SAFETY: the twelve bytes from `at` lie before the end of the packet; the verifier checks it.
     unsafe {
-        first.write_unaligned(first.read_unaligned() ^ (u32::from(step.toggle) << 16).to_be());
-        let last = first.add(2);
+        // Eight bytes at once, as the parser reads them: it would wait for a narrower store to be done, and no packet
+        // of a line has one pending.
+        first.write_unaligned(first.read_unaligned() ^ (u64::from(step.toggle) << 48).to_be());
+        let last = first.add(1).cast::<u32>();
         let old = u32::from_be(last.read_unaligned());
         let new = (old & !step.mask) | (old.wrapping_add(1) & step.mask);
         let next = if old & SECOND == 0 { old | SECOND } else { new & !SECOND };

@@ -2,21 +2,27 @@
 //!
 //! [`reach`] parses a frame, finds its flow, locks it and counts as `--no-timing` does, and reads the clock. Bins,
 //! messages and latency it does not count: it writes each cache line that they write, with what it holds already.
-//! [`insert`] is the kernel's part of a new flow. Only the bench reads what they leave in the maps.
+//! [`answered`] counts WRITE LAST and ACK alone. [`insert`] is the kernel's part of a new flow. Only the bench reads
+//! what they leave in the maps.
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::generated::{bpf_jiffies64, bpf_ktime_get_ns};
 use aya_ebpf::programs::{TcContext, XdpContext};
 use rocescope_common::abi::maps::hint_of;
 use rocescope_common::abi::{BinRecord, CpuState, EventRecord, FlowSlot, Timing};
-use rocescope_common::account::{FlowBin, FlowKey, PackedOutcome, observe};
+use rocescope_common::account::bin::{LastExchange, PsnAt};
+use rocescope_common::account::latency::{Latency, RING, bucket, completion_bucket};
+use rocescope_common::account::message::{ByOperation, frame_bucket};
+use rocescope_common::account::{FlowBin, FlowKey, FlowStats, observe_into};
+use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::{Kernel, Tag};
-use rocescope_common::wire::{Entry, Frame, Meta, not_roce, parse_into};
+use rocescope_common::wire::opcode::Op;
+use rocescope_common::wire::{Entry, FirstLook, Frame, Meta, first_look, parse_into, parse_plain};
 
 use crate::latency::exchange;
 use crate::maps::{
     BIN_NS, BINS, CPU_STATE, EVENTS, EXCHANGES, FLOWS, FREE, HINT_SHIFT, LATENCY, PRECISE_CLOCK, SLOTS,
-    TICKS, hint_at,
+    TICKS, counters_of, hint_at,
 };
 use crate::packet::Head;
 use crate::{record, seqlock};
@@ -130,13 +136,17 @@ pub(crate) fn tc(ctx: &TcContext) {
 /// The frame of a packet, in this CPU's memory.
 #[inline(always)]
 fn parsed(head: Head) -> Option<*mut CpuState> {
-    if not_roce(&head).is_some() {
+    let look = first_look(&head);
+    if let FirstLook::NotRoce(_) = look {
         return None;
     }
     let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: head.len() as u32, tag: Tag::UNKNOWN };
     let work = CPU_STATE.get_ptr_mut(0)?;
     // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
     let (packet, frame) = unsafe { (head.with_scratch(&raw mut (*work).offset), &mut (*work).frame) };
+    if look == FirstLook::Plain && parse_plain(&packet, meta, frame) {
+        return Some(work);
+    }
     parse_into::<Kernel>(&packet, meta, &mut (), frame).ok()?;
     Some(work)
 }
@@ -156,8 +166,7 @@ fn reach<C: EbpfContext>(ctx: &C, head: Head, link: u32, memory: Memory, time: T
             let Some(locked) = seqlock::lock(slot, word) else { return };
             // SAFETY: this program holds the slot's seqlock; the other memory is this CPU's.
             unsafe {
-                let outcome = PackedOutcome::of(observe(&mut (*place).stats, frame, now));
-                (&raw mut (*work).outcome).write_volatile(outcome);
+                observe_into(&mut (*place).stats, frame, now, &mut (*work).outcome);
             }
             if PRECISE_CLOCK.load() != 0 {
                 exact(slot, place, now);
@@ -201,6 +210,136 @@ fn together(work: *mut CpuState, link: u32, now: u64) {
             over(slot, first.add(9).cast(), now);
         }
         seqlock::release(first, held);
+    }
+}
+
+/// [`answered`] in XDP.
+#[inline(always)]
+pub(crate) fn xdp_answered(ctx: &XdpContext) {
+    let link = record::link(ctx.ingress_ifindex() as u32, false);
+    answered(ctx, Head::new(ctx.data(), ctx.data_end()), link);
+}
+
+/// [`answered`] in TC.
+#[inline(always)]
+pub(crate) fn tc_answered(ctx: &TcContext) {
+    // SAFETY: the context is this program's own.
+    let link = record::link(unsafe { (*ctx.skb.skb).ifindex }, false);
+    answered(ctx, Head::new(ctx.data(), ctx.data_end()), link);
+}
+
+/// Counts a WRITE LAST and the ACK to it in every word in which counting does, but looks for nothing else: neither
+/// another opcode, nor a property that changed, a PSN out of order, a full ring or a second request.
+#[inline(always)]
+fn answered<C: EbpfContext>(ctx: &C, head: Head, link: u32) {
+    let Some(work) = parsed(head) else { return };
+    // SAFETY: as in `parsed`.
+    let frame = unsafe { &(*work).frame };
+    let now = now(Time::Own);
+    let Some((slot, place)) = record::slot_of(ctx, frame, link as u16) else { return };
+    // SAFETY: the pointer comes from the map.
+    let pair = unsafe { (&raw const (*place).timing.pair).read_volatile() };
+    let (Some(timed), Some(exchange)) =
+        (LATENCY.get_ptr_mut(Timing::own(pair).wrapping_sub(1)), EXCHANGES.get_ptr_mut(slot))
+    else {
+        return;
+    };
+    // SAFETY: the pointer comes from the map.
+    let word = unsafe { &raw mut (*place).seqlock };
+    let Some(locked) = seqlock::lock(slot, word) else { return };
+    // SAFETY: this program holds the slot's seqlock; the other memory is this CPU's, or that of entries from maps.
+    unsafe {
+        let (stats, bin) = (&mut (*place).stats, (&raw mut (*place).bin).cast::<u32>());
+        stats.last_ns = now;
+        stats.packets += 1;
+        stats.bytes += u64::from(frame.wire_len);
+        if let Some(packets) = stats.opcodes.get_mut(usize::from(frame.opcode & 0x1F)) {
+            *packets += 1;
+        }
+        over(slot, bin.cast(), now);
+        // Bytes and packets of the bin.
+        *bin.add(4) += frame.wire_len;
+        *bin.add(7) += 1;
+        let pending = Pending { timed, exchange, now };
+        if Op::of(frame.opcode).has(Op::ACKNOWLEDGE) {
+            *bin.add(5) += frame.wire_len;
+            acknowledge(stats, frame, &pending);
+        } else {
+            *bin.add(3) = now as u32;
+            last(stats, &mut (*work).messages, frame, &pending);
+        }
+    }
+    seqlock::unlock(word, locked);
+    if let Some(count) =
+        counters_of(link).and_then(|counters| counters.frame_sizes.get_mut(frame_bucket(frame.wire_len)))
+    {
+        *count += 1;
+    }
+}
+
+/// Entries of a flow for requests and answers, and the time of a packet.
+struct Pending {
+    timed: *mut Latency,
+    exchange: *mut LastExchange,
+    now: u64,
+}
+
+/// Counts a WRITE LAST.
+///
+/// # Safety
+/// The entries come from maps.
+#[inline(always)]
+unsafe fn last(stats: &mut FlowStats, messages: &mut ByOperation, frame: &Frame, pending: &Pending) {
+    stats.payload_bytes += u64::from(frame.payload);
+    stats.data_bytes += u64::from(frame.wire_len);
+    stats.ecn_data[usize::from(frame.tos & 3)] += 1;
+    stats.psn.expected = frame.psn.wrapping_add(1) & MASK24;
+    messages[0].packets += 1;
+    messages[0].payload_bytes += u64::from(frame.payload);
+    messages[0].size_unknown += 1;
+    // SAFETY: promised by the caller.
+    unsafe {
+        (*pending.exchange).request = PsnAt::new(frame.psn, pending.now);
+        let timed = &mut *pending.timed;
+        let head = timed.head;
+        timed.messages[head as usize % RING] = 1;
+        let entry = u64::from(frame.psn) << 40 | pending.now >> 4;
+        seqlock::release(&raw mut timed.ring[head as usize % RING], entry);
+        (&raw mut timed.head).write_volatile(head.wrapping_add(1));
+    }
+}
+
+/// Counts the ACK to it.
+///
+/// # Safety
+/// The entries come from maps.
+#[inline(always)]
+unsafe fn acknowledge(stats: &mut FlowStats, frame: &Frame, pending: &Pending) {
+    stats.acks += 1;
+    stats.ecn_control[usize::from(frame.tos & 3)] += 1;
+    /// A time within 2.2 s.
+    const TIME: u64 = (1 << 31) - 1;
+    // SAFETY: promised by the caller.
+    unsafe {
+        (*pending.exchange).response = PsnAt::new(frame.psn, pending.now);
+        let timed = &mut *pending.timed;
+        let tail = timed.tail;
+        let entry = exchange(&raw mut timed.ring[tail as usize % RING], 0);
+        (&raw mut timed.tail).write_volatile(tail.wrapping_add(1));
+        let ns = pending.now.wrapping_sub((entry << 4) & TIME) & TIME;
+        let message = ns + u64::from(timed.messages[tail as usize % RING]);
+        if let Some(count) = timed.counts[0].get_mut(core::hint::black_box(bucket(ns))) {
+            *count += 1;
+        }
+        if ns > timed.max_ns[0] {
+            timed.max_ns[0] = ns;
+        }
+        if let Some(count) = timed.completions[0].get_mut(core::hint::black_box(completion_bucket(message))) {
+            *count += 1;
+        }
+        if message > timed.completion_max_ns[0] {
+            timed.completion_max_ns[0] = message;
+        }
     }
 }
 

@@ -9,9 +9,11 @@ use aya_ebpf::programs::{TcContext, XdpContext};
 use aya_log_ebpf::debug;
 use rocescope_common::abi::maps::{ExtraKind, dscp_value, hint_of};
 use rocescope_common::abi::{CpuState, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters};
-use rocescope_common::account::{FlowKey, PackedOutcome, observe};
+use rocescope_common::account::{FlowKey, PackedOutcome, observe_into};
 use rocescope_common::wire::frame::{Kernel, Tag};
-use rocescope_common::wire::{Entry, Frame, Meta, SkipReason, not_roce, parse_into};
+use rocescope_common::wire::{
+    Entry, FirstLook, Frame, Meta, SkipReason, first_look, parse_into, parse_plain,
+};
 
 use crate::maps::{
     CPU_STATE, EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, LINK_MULTIPLIER, LINK_SHIFT, SLOTS,
@@ -34,7 +36,8 @@ pub(crate) fn xdp(ctx: &XdpContext, frags: bool) {
         len = unsafe { bpf_xdp_get_buff_len(ctx.ctx) } as u32;
     }
     let link = link(ctx.ingress_ifindex() as u32, false);
-    if let Some(reason) = not_roce(&head) {
+    let look = first_look(&head);
+    if let FirstLook::NotRoce(reason) = look {
         skip(link, reason, len);
         return;
     }
@@ -42,7 +45,11 @@ pub(crate) fn xdp(ctx: &XdpContext, frags: bool) {
     let Some(work) = CPU_STATE.get_ptr_mut(0) else { return };
     // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
     let (packet, frame) = unsafe { (head.with_scratch(&raw mut (*work).offset), &mut (*work).frame) };
-    let parsed = parse_into::<Kernel>(&packet, meta, &mut (), frame);
+    let parsed = if look == FirstLook::Plain && parse_plain(&packet, meta, frame) {
+        Ok(())
+    } else {
+        parse_into::<Kernel>(&packet, meta, &mut (), frame)
+    };
     count(ctx, work, parsed, len, link);
 }
 
@@ -64,7 +71,8 @@ pub(crate) fn tc(ctx: &TcContext, egress: bool, raw: bool) {
     }
     let head = Head::new(ctx.data(), ctx.data_end());
     let link = link(ifindex, egress);
-    if !raw && let Some(reason) = not_roce(&head) {
+    let look = if raw { FirstLook::Other } else { first_look(&head) };
+    if let FirstLook::NotRoce(reason) = look {
         skip(link, reason, len);
         return;
     }
@@ -82,6 +90,8 @@ pub(crate) fn tc(ctx: &TcContext, egress: bool, raw: bool) {
         && let Some(copied) = HeadCopy::of(ctx, offset)
     {
         parse_into::<Kernel>(&copied, meta, &mut (), frame)
+    } else if look == FirstLook::Plain && parse_plain(&packet, meta, frame) {
+        Ok(())
     } else {
         parse_into::<Kernel>(&packet, meta, &mut (), frame)
     };
@@ -134,9 +144,8 @@ fn roce(ctx: &impl emit::Packet, work: *mut CpuState, link: u16) {
     let outcome = unsafe {
         let timing = bins::enabled();
         let before_ns = if timing { (&raw const (*place).stats.last_ns).read_volatile() } else { 0 };
-        // Passed through map memory: otherwise the verifier would walk the code below once for every
-        // combination of events.
-        outcome_cell.write_volatile(PackedOutcome::of(observe(&mut (*place).stats, frame, now)));
+        // In map memory: otherwise the verifier would walk the code below once for every combination of events.
+        observe_into(&mut (*place).stats, frame, now, &mut *outcome_cell);
         if timing {
             bins::record(work, place, slot, outcome_cell.read_volatile().unpack(), now);
             latency::packet(slot, place, work, before_ns, now);

@@ -46,7 +46,7 @@ fn is_for(name: &str, kernel: KernelVersion) -> bool {
 /// option changed alone and with all options that add code. The programs of the other hooks differ only in a
 /// constant.
 fn variants() -> Vec<(LoadOptions, &'static [&'static str])> {
-    const EVERY: [&str; 15] = [
+    const EVERY: [&str; 17] = [
         names::XDP,
         names::XDP_FRAGS,
         names::TC_INGRESS,
@@ -54,12 +54,14 @@ fn variants() -> Vec<(LoadOptions, &'static [&'static str])> {
         names::TC_RAW_INGRESS,
         names::TC_RAW_EGRESS,
         names::BENCH_XDP_REACH,
+        names::BENCH_XDP_ANSWERED,
         names::BENCH_XDP_TOGETHER,
         names::BENCH_XDP_PUBLISHED,
         names::BENCH_XDP_INSERT,
         names::BENCH_XDP_HASH,
         names::BENCH_XDP_EVENT,
         names::BENCH_TC_REACH,
+        names::BENCH_TC_ANSWERED,
         names::FLOOR_XDP,
         names::FLOOR_TC,
     ];

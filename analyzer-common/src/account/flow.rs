@@ -1,6 +1,6 @@
 //! Flows and their counters.
 
-use super::outcome::{Event, Outcome};
+use super::outcome::{Event, Outcome, PackedOutcome};
 use super::psn::{PsnTrack, Span, Step};
 use crate::wire::bth::GSI_QP;
 use crate::wire::frame::{Addr, Frame, PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
@@ -276,14 +276,28 @@ pub fn observe<O: OpcodeCounts, R: Part<Rare>>(
     frame: &Frame,
     now: u64,
 ) -> Outcome {
+    let mut outcome = PackedOutcome::NONE;
+    observe_into(stats, frame, now, &mut outcome);
+    outcome.unpack()
+}
+
+/// The same, with the outcome in the caller's memory: few packets write to it again, and kernel programs have few
+/// registers.
+#[inline(always)]
+pub fn observe_into<O: OpcodeCounts, R: Part<Rare>>(
+    stats: &mut FlowCounters<O, R>,
+    frame: &Frame,
+    now: u64,
+    outcome: &mut PackedOutcome,
+) {
     let op = Op::of(frame.opcode);
-    let mut outcome = Outcome::NONE;
+    *outcome = PackedOutcome::NONE;
 
     if stats.packets == 0 {
-        outcome.events |= Event::NEW_FLOW;
+        outcome.event(Event::NEW_FLOW);
         first(stats, frame, now);
     } else {
-        later(stats, frame, now, &mut outcome);
+        later(stats, frame, now, outcome);
     }
     stats.packets += 1;
     stats.bytes += u64::from(frame.wire_len);
@@ -298,25 +312,26 @@ pub fn observe<O: OpcodeCounts, R: Part<Rare>>(
     }
 
     if frame.roce_version != 1 {
-        ecn(stats, frame, op, now, &mut outcome);
+        ecn(stats, frame, op, now, outcome);
     }
     if frame.roce_version != 2 || frame.src_port != stats.src_port || stats.roce_version != 2 {
         stats.other_port_packets += 1;
         stats.other_port_bytes += u64::from(frame.wire_len);
-        outcome.other_port = frame.roce_version == 2;
+        if frame.roce_version == 2 {
+            outcome.bits |= PackedOutcome::OTHER_PORT;
+        }
     }
 
-    opcode(stats, frame, op, &mut outcome);
+    opcode(stats, frame, op, outcome);
     if op.any(Op::REQUEST | Op::RESPONSE) {
-        sequence(stats, frame, op, &mut outcome);
+        sequence(stats, frame, op, outcome);
     }
     if op.has(Op::AETH) {
-        aeth(stats, frame, &mut outcome);
+        aeth(stats, frame, outcome);
     }
     if op.has(Op::DETH) {
-        datagram(stats, frame, &mut outcome);
+        datagram(stats, frame, outcome);
     }
-    outcome
 }
 
 /// Counts a packet directly behind another in the middle of a message, as [`observe`] does: both are of RoCEv2, in no
@@ -368,7 +383,7 @@ fn times<O, R>(stats: &mut FlowCounters<O, R>, now: u64) {
 }
 
 #[inline(always)]
-fn later<O, R>(stats: &mut FlowCounters<O, R>, frame: &Frame, now: u64, outcome: &mut Outcome) {
+fn later<O, R>(stats: &mut FlowCounters<O, R>, frame: &Frame, now: u64, outcome: &mut PackedOutcome) {
     times(stats, now);
     if frame.vlan != stats.vlan {
         stats.mixed |= Mixed::VLAN;
@@ -381,7 +396,9 @@ fn later<O, R>(stats: &mut FlowCounters<O, R>, frame: &Frame, now: u64, outcome:
     }
     if dscp(frame) != stats.dscp {
         stats.mixed |= Mixed::DSCP;
-        outcome.other_dscp = frame.roce_version == 2;
+        if frame.roce_version == 2 {
+            outcome.bits |= PackedOutcome::OTHER_DSCP;
+        }
     }
     if frame.encap != stats.encap {
         stats.mixed |= Mixed::ENCAPSULATION;
@@ -392,7 +409,7 @@ fn later<O, R>(stats: &mut FlowCounters<O, R>, frame: &Frame, now: u64, outcome:
 }
 
 #[inline(always)]
-fn ecn<O, R>(stats: &mut FlowCounters<O, R>, frame: &Frame, op: Op, now: u64, outcome: &mut Outcome) {
+fn ecn<O, R>(stats: &mut FlowCounters<O, R>, frame: &Frame, op: Op, now: u64, outcome: &mut PackedOutcome) {
     let mark = usize::from(frame.tos & 3);
     if op.any(Op::CNP | Op::ACKNOWLEDGE) {
         stats.ecn_control[mark] += 1;
@@ -401,7 +418,7 @@ fn ecn<O, R>(stats: &mut FlowCounters<O, R>, frame: &Frame, op: Op, now: u64, ou
         stats.data_bytes += u64::from(frame.wire_len);
         if mark == ECN_CE {
             if stats.last_ce_ns == 0 || now.wrapping_sub(stats.last_ce_ns) > CE_BURST_GAP_NS {
-                outcome.events |= Event::CE;
+                outcome.event(Event::CE);
             }
             stats.last_ce_ns = now;
         }
@@ -413,14 +430,14 @@ fn opcode<O: OpcodeCounts, R: Part<Rare>>(
     stats: &mut FlowCounters<O, R>,
     frame: &Frame,
     op: Op,
-    outcome: &mut Outcome,
+    outcome: &mut PackedOutcome,
 ) {
     if op.has(Op::CNP) {
         stats.cnp_packets += 1;
-        outcome.events |= Event::CNP;
+        outcome.event(Event::CNP);
         // On InfiniBand an ACK may count in `cnp_packets`, too: the opcode is counted by itself.
         if frame.roce_version == 0 {
-            outcome.other_opcode = true;
+            outcome.bits |= PackedOutcome::OTHER_OPCODE;
             stats.rare.part_mut().other_opcode_packets += 1;
         }
         return;
@@ -431,12 +448,17 @@ fn opcode<O: OpcodeCounts, R: Part<Rare>>(
     }
     if stats.transport != transport || !stats.opcodes.count(usize::from(frame.opcode & 0x1F)) {
         stats.rare.part_mut().other_opcode_packets += 1;
-        outcome.other_opcode = true;
+        outcome.bits |= PackedOutcome::OTHER_OPCODE;
     }
 }
 
 #[inline(always)]
-fn sequence<O, R: Part<Rare>>(stats: &mut FlowCounters<O, R>, frame: &Frame, op: Op, outcome: &mut Outcome) {
+fn sequence<O, R: Part<Rare>>(
+    stats: &mut FlowCounters<O, R>,
+    frame: &Frame,
+    op: Op,
+    outcome: &mut PackedOutcome,
+) {
     if op.has(Op::FULL_MTU) && frame.payload != UNKNOWN && frame.payload != 0 {
         stats.mtu = frame.payload;
     }
@@ -456,20 +478,20 @@ fn sequence<O, R: Part<Rare>>(stats: &mut FlowCounters<O, R>, frame: &Frame, op:
             outcome.missing = missing;
             if !(over && begins) {
                 let edge = (over || begins) && missing > 1;
-                outcome.events |= Event::GAP | if edge { Event::EDGE } else { 0 };
+                outcome.event(Event::GAP | if edge { Event::EDGE } else { 0 });
                 if op.has(Op::RESPONSE) {
                     stats.rare.part_mut().response_holes += u64::from(if edge { 1 } else { missing });
                 }
             }
         }
-        Step::Restart => outcome.events |= Event::RESTART,
-        Step::Duplicate => outcome.duplicate_psn = true,
+        Step::Restart => outcome.event(Event::RESTART),
+        Step::Duplicate => outcome.bits |= PackedOutcome::DUPLICATE_PSN,
         Step::InOrder => {}
     }
 }
 
 #[inline(always)]
-fn aeth<O, R: Part<Rare>>(stats: &mut FlowCounters<O, R>, frame: &Frame, outcome: &mut Outcome) {
+fn aeth<O, R: Part<Rare>>(stats: &mut FlowCounters<O, R>, frame: &Frame, outcome: &mut PackedOutcome) {
     if frame.aeth == UNKNOWN {
         stats.rare.part_mut().ack_unknown += 1;
         return;
@@ -480,26 +502,26 @@ fn aeth<O, R: Part<Rare>>(stats: &mut FlowCounters<O, R>, frame: &Frame, outcome
             stats.acks += 1;
             if frame.roce_version == 0 && frame.tos & TOS_BECN != 0 {
                 stats.cnp_packets += 1;
-                outcome.events |= Event::CNP;
+                outcome.event(Event::CNP);
             }
         }
         1 => {
             stats.rare.part_mut().rnr_naks += 1;
-            outcome.events |= Event::RNR;
+            outcome.event(Event::RNR);
         }
         3 => {
             let code = syndrome & 0x1F;
             stats.rare.part_mut().naks[if code < 5 { code as usize } else { 5 }] += 1;
-            outcome.events |= Event::NAK;
+            outcome.event(Event::NAK);
         }
         _ => stats.rare.part_mut().ack_unknown += 1,
     }
 }
 
 #[inline(always)]
-fn datagram<O, R>(stats: &mut FlowCounters<O, R>, frame: &Frame, outcome: &mut Outcome) {
+fn datagram<O, R>(stats: &mut FlowCounters<O, R>, frame: &Frame, outcome: &mut PackedOutcome) {
     if frame.dest_qp == GSI_QP {
-        outcome.events |= Event::GSI;
+        outcome.event(Event::GSI);
     }
     if frame.src_qp == UNKNOWN {
         return;

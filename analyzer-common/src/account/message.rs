@@ -169,15 +169,20 @@ impl OpenMessage {
         if duplicate_psn || !op.has(Op::KNOWN) || op.any(Op::RESPONSE | Op::ACKNOWLEDGE | Op::CNP) {
             return false;
         }
-        let stated = op.has(Op::RETH) && part.dma_len != UNKNOWN;
-        let bytes = if stated { part.dma_len } else { payload };
-        let cut = part.payload == UNKNOWN && !stated;
+        // A RETH is in the first packet of a message.
         if op.has(Op::STARTS) {
-            let flags = if stated { Self::STARTED | Self::STATED } else { Self::STARTED };
-            *self = Self { bytes, flags: if cut { flags | Self::BROKEN } else { flags } };
+            let stated = op.has(Op::RETH) && part.dma_len != UNKNOWN;
+            let flags = if stated {
+                Self::STARTED | Self::STATED
+            } else if part.payload == UNKNOWN {
+                Self::STARTED | Self::BROKEN
+            } else {
+                Self::STARTED
+            };
+            *self = Self { bytes: if stated { part.dma_len } else { payload }, flags };
         } else if self.flags & Self::STATED == 0 {
-            self.bytes = self.bytes.saturating_add(bytes);
-            if cut || gap {
+            self.bytes = self.bytes.saturating_add(payload);
+            if part.payload == UNKNOWN || gap {
                 self.flags |= Self::BROKEN;
             }
         }

@@ -93,18 +93,16 @@ impl PackedOutcome {
     /// Bit of [`Outcome::duplicate_psn`].
     pub const DUPLICATE_PSN: u32 = 1 << 19;
 
-    /// Packs an outcome for [`PackedOutcome::unpack`].
+    /// [`Outcome::NONE`].
+    pub const NONE: Self = Self { bits: 0, missing: 0 };
+
+    /// Adds events, bits of [`Event`].
     #[inline(always)]
-    pub const fn of(outcome: Outcome) -> Self {
-        let bits = outcome.events as u32
-            | (outcome.other_port as u32 * Self::OTHER_PORT)
-            | (outcome.other_opcode as u32 * Self::OTHER_OPCODE)
-            | (outcome.other_dscp as u32 * Self::OTHER_DSCP)
-            | (outcome.duplicate_psn as u32 * Self::DUPLICATE_PSN);
-        Self { bits, missing: outcome.missing }
+    pub const fn event(&mut self, events: u16) {
+        self.bits |= events as u32;
     }
 
-    /// Unpacks the outcome.
+    /// The outcome, field by field.
     #[inline(always)]
     pub const fn unpack(self) -> Outcome {
         Outcome {

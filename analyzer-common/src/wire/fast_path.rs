@@ -1,67 +1,111 @@
 //! Fast path for the common frames: RoCEv2 and clearly non-RoCE frames, recognised by bytes at fixed
 //! offsets.
 
-use super::bth;
+use super::bth::{self, Bth};
 use super::bytes::Bytes;
-use super::frame::{ETHERNET_LEN, Encap, MIN_UDP_LEN, TAG_LEN, Walk, ethertype, transport};
+use super::frame::{
+    ETHERNET_LEN, Encap, Frame, MIN_UDP_LEN, Meta, TAG_LEN, Walk, base, ethertype, transport,
+};
 use super::ip;
 use super::layer::{Layer, Trace};
 use super::skip_reason::SkipReason;
 use super::tunnel;
 
+/// What bytes at fixed offsets tell of an Ethernet frame with at most one tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstLook {
+    /// It is not counted as RoCE; the reason equals that of [`super::parse`].
+    NotRoce(SkipReason),
+    /// RoCEv2 over IPv4 without tags, options and fragmentation, by its headers up to the port: [`parse_plain`].
+    Plain,
+    /// The parser must decide.
+    Other,
+}
+
 /// The reason why an Ethernet frame with at most one tag is not counted as RoCE, if bytes at fixed offsets
 /// decide; equal to that of [`super::parse`]. `None`: the parser must decide.
+pub fn not_roce(bytes: &impl Bytes) -> Option<SkipReason> {
+    if let FirstLook::NotRoce(reason) = first_look(bytes) { Some(reason) } else { None }
+}
+
+/// Looks at bytes at fixed offsets.
 ///
 /// For the kernel programs, which see every packet of an interface and must cost other traffic little.
 #[inline(always)]
-pub fn not_roce(bytes: &impl Bytes) -> Option<SkipReason> {
+pub fn first_look(bytes: &impl Bytes) -> FirstLook {
     // Up to the end of a UDP header behind an IPv4 header without options.
-    let h = bytes.get::<42>(0)?;
+    let Some(h) = bytes.get::<42>(0) else { return FirstLook::Other };
     let first = u16::from_be_bytes([h[12], h[13]]);
     if !ethertype::is_tag(first) {
         return network(bytes, 0, first, h);
     }
     // The same layout, four bytes further.
-    let h = bytes.get::<42>(4)?;
+    let Some(h) = bytes.get::<42>(4) else { return FirstLook::Other };
     network(bytes, 4, u16::from_be_bytes([h[12], h[13]]), h)
 }
 
 /// `h`: the bytes from offset `tags` (the length of the tags), so that the ethertype is at 12.
 #[inline(always)]
-fn network(bytes: &impl Bytes, tags: usize, ethertype: u16, h: [u8; 42]) -> Option<SkipReason> {
+fn network(bytes: &impl Bytes, tags: usize, ethertype: u16, h: [u8; 42]) -> FirstLook {
     match ethertype {
         ethertype::IPV4 => {
             let total_len = u16::from_be_bytes([h[16], h[17]]);
-            let fragment_offset = u16::from_be_bytes([h[20], h[21]]) & 0x1FFF;
-            if h[14] != 0x45 || total_len < 20 || fragment_offset != 0 {
-                return None;
+            let fragment = u16::from_be_bytes([h[20], h[21]]);
+            if h[14] != 0x45 || total_len < 20 || fragment & 0x1FFF != 0 {
+                return FirstLook::Other;
             }
-            above_ip(h[23], [h[36], h[37]])
+            above_ip(h[23], [h[36], h[37]], tags == 0 && fragment & FRAGMENTED == 0)
         }
         ethertype::IPV6 => {
             // Up to the end of a UDP header.
-            let h = bytes.get::<62>(tags)?;
+            let Some(h) = bytes.get::<62>(tags) else { return FirstLook::Other };
             if h[14] >> 4 != 6 {
-                return None;
+                return FirstLook::Other;
             }
-            above_ip(h[20], [h[56], h[57]])
+            above_ip(h[20], [h[56], h[57]], false)
         }
-        ethertype::ARP => Some(SkipReason::Arp),
-        _ => None,
+        ethertype::ARP => FirstLook::NotRoce(SkipReason::Arp),
+        _ => FirstLook::Other,
     }
 }
 
+/// `plain`: all below is as in [`FirstLook::Plain`].
 #[inline(always)]
-fn above_ip(protocol: u8, port: [u8; 2]) -> Option<SkipReason> {
+fn above_ip(protocol: u8, port: [u8; 2], plain: bool) -> FirstLook {
     match protocol {
-        ip::PROTO_TCP => Some(SkipReason::Tcp),
-        ip::PROTO_UDP => {
-            let port = u16::from_be_bytes(port);
-            let concerns_us = ip::knows_port(port) || tunnel::knows_port(port);
-            if concerns_us { None } else { Some(SkipReason::OtherUdp) }
-        }
-        _ => None,
+        ip::PROTO_TCP => FirstLook::NotRoce(SkipReason::Tcp),
+        ip::PROTO_UDP => match u16::from_be_bytes(port) {
+            ip::PORT_ROCE if plain => FirstLook::Plain,
+            port if ip::knows_port(port) || tunnel::knows_port(port) => FirstLook::Other,
+            _ => FirstLook::NotRoce(SkipReason::OtherUdp),
+        },
+        _ => FirstLook::Other,
     }
+}
+
+/// Parses a frame of [`FirstLook::Plain`], of which all fields up to the BTH are at constant offsets. Returns false if
+/// it has another form after all; otherwise the result equals that of [`super::parse_into`], but for the offsets of
+/// IP header and ICRC, for which kernel programs have no use: they stay as they are.
+#[inline(always)]
+pub fn parse_plain(bytes: &impl Bytes, meta: Meta, frame: &mut Frame) -> bool {
+    const BTH: usize = ETHERNET_LEN + V4 + ip::UDP_LEN;
+    let Some(h) = bytes.get::<{ V4 + ip::UDP_LEN }>(ETHERNET_LEN) else { return false };
+    let Some(header) = bytes.get::<{ bth::LEN }>(BTH) else { return false };
+    let half = |at: usize| u16::from_be_bytes([h[at], h[at + 1]]);
+    let udp_len = u32::from(half(V4 + 4));
+    if udp_len < MIN_UDP_LEN || V4 as u32 + udp_len > u32::from(half(2)) {
+        return false;
+    }
+    let frame = Walk::start(meta, frame).frame;
+    frame.src = [0, 0, 0, u32::from_ne_bytes([h[12], h[13], h[14], h[15]])];
+    frame.dst = [0, 0, 0, u32::from_ne_bytes([h[16], h[17], h[18], h[19]])];
+    frame.family = 4;
+    frame.tos = h[1];
+    frame.src_port = half(V4);
+    frame.roce_version = 2;
+    frame.inner_bytes = 0;
+    base(bytes, Bth(header), BTH, udp_len - ip::UDP_LEN as u32, frame);
+    true
 }
 
 /// Length of an IPv4 header without options.

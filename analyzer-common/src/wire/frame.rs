@@ -552,6 +552,15 @@ pub(super) fn transport(
 ) -> Result<(), SkipReason> {
     let header = Bth(bytes.get::<{ bth::LEN }>(at).ok_or(SkipReason::Truncated)?);
     trace.layer(Layer::Bth, at);
+    base(bytes, header, at, len, frame);
+    let whole = len != UNKNOWN && len >= bth::LEN as u32 + ICRC_LEN;
+    frame.icrc_offset = if whole { at as u32 + len - ICRC_LEN } else { UNKNOWN };
+    Ok(())
+}
+
+/// Reads a BTH, and the extended headers behind it.
+#[inline(always)]
+pub(super) fn base(bytes: &impl Bytes, header: Bth, at: usize, len: u32, frame: &mut Frame) {
     let op = Op::of(header.opcode());
     let ext = at + bth::LEN;
     frame.opcode = header.opcode();
@@ -560,11 +569,6 @@ pub(super) fn transport(
     frame.psn = header.psn();
     frame.payload = payload(op, u32::from(header.pad()), len);
     frame.bth_offset = at as u32;
-    frame.icrc_offset = if len != UNKNOWN && len >= bth::LEN as u32 + ICRC_LEN {
-        at as u32 + len - ICRC_LEN
-    } else {
-        UNKNOWN
-    };
     frame.aeth = UNKNOWN;
     frame.dma_len = UNKNOWN;
     frame.src_qp = UNKNOWN;
@@ -582,7 +586,6 @@ pub(super) fn transport(
     {
         frame.src_qp = u32::from_be_bytes(qp) & MASK24;
     }
-    Ok(())
 }
 
 #[inline(always)]

@@ -15,7 +15,7 @@ pub mod skip_reason;
 mod tunnel;
 
 pub use bytes::Bytes;
-pub use fast_path::not_roce;
+pub use fast_path::{FirstLook, first_look, not_roce, parse_plain};
 pub use frame::{Entry, Frame, Meta, parse, parse_into};
 pub use ip::PORT_ROCE;
 pub use layer::{Layer, Trace};

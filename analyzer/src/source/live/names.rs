@@ -24,6 +24,8 @@ pub const BENCH_XDP: &str = "rocescope_bench_xdp";
 pub const BENCH_XDP_CLOCK: &str = "rocescope_bench_xdp_clock";
 /// For `bench`: XDP that advances a number in the packet and does all but bins and latency.
 pub const BENCH_XDP_REACH: &str = "rocescope_bench_xdp_reach";
+/// For `bench`: XDP that advances a number in the packet and counts WRITE LAST and ACK alone.
+pub const BENCH_XDP_ANSWERED: &str = "rocescope_bench_xdp_answered";
 /// For `bench`: XDP that advances a number in the packet and finds a flow whose memory lies in two cache lines.
 pub const BENCH_XDP_TOGETHER: &str = "rocescope_bench_xdp_together";
 /// For `bench`: XDP that does all but bins and latency, with a time from memory.
@@ -52,5 +54,7 @@ pub const BENCH_TC_STEP: &str = "rocescope_bench_tc_step";
 pub const BENCH_TC: &str = "rocescope_bench_tc";
 /// For `bench`: TC that advances a number in the packet and does all but bins and latency.
 pub const BENCH_TC_REACH: &str = "rocescope_bench_tc_reach";
+/// For `bench`: TC that advances a number in the packet and counts WRITE LAST and ACK alone.
+pub const BENCH_TC_ANSWERED: &str = "rocescope_bench_tc_answered";
 /// For `bench`: TC that reads the exact clock.
 pub const BENCH_TC_CLOCK: &str = "rocescope_bench_tc_clock";
