@@ -60,16 +60,28 @@ fn time_ranges_and_filters() {
     assert_eq!(packets(&["--from", "+10ms", "--to", "+19ms"]), 10);
     assert_eq!(packets(&["--from", &format!("{START}.05")]), 50);
     assert_eq!(packets(&["--to", "2023-11-14T22:13:20.049Z"]), 50);
-    let (late, said) = report(&[&path, "--from", "+1h"]);
-    assert_eq!(late["totals"]["packets"], 0);
-    assert!(
-        said.contains("--from 2023-11-14 23:13:20.000 UTC is after the last frame")
-            && said.contains("from 2023-11-14 22:13:20.000 UTC to 2023-11-14 22:13:20.099 UTC")
-            && said.contains("offsets from +0s to +99.0ms"),
-        "{said}"
-    );
-    let (_, said) = report(&[&path, "--to", "2023-11-14T22:13:19Z"]);
-    assert!(said.contains("--to 2023-11-14 22:13:19.000 UTC is before the first frame"), "{said}");
+    for output in ["text", "json"] {
+        let outside = |args: &[&str]| {
+            let output = replay(&[&[path.as_str(), "--output", output], args].concat());
+            assert_eq!(
+                (output.status.code(), output.stdout.len()),
+                (Some(1), 0),
+                "{args:?}: nothing is known"
+            );
+            String::from_utf8(output.stderr).unwrap()
+        };
+        let said = outside(&["--from", "+1h"]);
+        assert!(
+            said.contains("--from 2023-11-14 23:13:20.000 UTC is after the last frame")
+                && said.contains("from 2023-11-14 22:13:20.000 UTC to 2023-11-14 22:13:20.099 UTC")
+                && said.contains("offsets from +0s to +99.0ms"),
+            "{said}"
+        );
+        let said = outside(&["--to", "2023-11-14T22:13:19Z"]);
+        assert!(said.contains("--to 2023-11-14 22:13:19.000 UTC is before the first frame"), "{said}");
+        let said = outside(&["--from", "+10.1ms", "--to", "+10.9ms"]);
+        assert!(said.contains("no frame is within --from and --to"), "{said}");
+    }
     let output = replay(&[&path, "--from", "-1s"]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(2) && said.contains("write +1s"), "{said}");

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 
 use super::feed::{self, Command, Feed, SourceEnd, Update, no_recorder};
 use super::replay::Emit;
@@ -71,6 +71,13 @@ pub fn start(options: Options) -> Result<Feed> {
         );
     }
     let (from_ns, to_ns) = time::range(options.from, options.to, first_ns);
+    if to_ns < first_ns {
+        bail!(
+            "--to {} is before the first row: the recording begins at {}",
+            time_utc(to_ns),
+            time_utc(first_ns)
+        );
+    }
     played::begin(first_ns.max(from_ns), tables.last_part_ns().min(to_ns));
     let (source, view) = feed::channel();
     let player = Player {
@@ -134,7 +141,12 @@ impl Player {
             match tables {
                 Ok(tables) => {
                     // The end is also sent after a stop request.
-                    let _stopped = self.play(tables);
+                    if let Ok(Some(data)) = self.play(tables) {
+                        let outside = anyhow!(time::outside(self.range, data, "row"));
+                        // The view may have ended.
+                        let _ = self.feed.tell(Update::Ended(Err(outside)));
+                        return;
+                    }
                     let goes_on = self.rewind.is_some()
                         || self.send(true).is_ok()
                             && self.feed.tell(Update::Ended(Ok(())))
@@ -187,9 +199,10 @@ impl Player {
         false
     }
 
-    /// Plays to the end, or until the view stops it.
-    fn play(&mut self, mut tables: Tables) -> Result<(), Stopped> {
+    /// Plays to the end, or until the view stops it. The times of the first and the last row, if none is in the range.
+    fn play(&mut self, mut tables: Tables) -> Result<Option<(u64, u64)>, Stopped> {
         let (mut last_ns, mut gaps) = (None, Vec::new());
+        let first_ns = tables.next_ns();
         while let Some(next_ns) = tables.next_ns().filter(|ns| *ns <= self.range.1) {
             if self.until(next_ns).is_err() {
                 return Err(Stopped);
@@ -215,7 +228,8 @@ impl Player {
         for notice in tables.notices().into_iter().chain(not_recorded(&gaps)) {
             let _ = self.feed.tell(Update::Notice(notice));
         }
-        Ok(())
+        let last_ns = last_ns.map(|last: u64| last.max(tables.last_part_ns()));
+        Ok(first_ns.zip(last_ns).filter(|_| self.now_ns.is_none()))
     }
 
     /// Waits until rows of a time are due.

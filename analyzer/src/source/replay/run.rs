@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use super::count::Counts;
 use super::latest::Latest;
@@ -114,6 +114,8 @@ struct Seek {
 impl Replay {
     /// Sends the last sample and the result of the replay.
     fn finish(&mut self, read: Result<Step>) {
+        // A run that was stopped may not have come to its beginning yet.
+        let is_whole = matches!(read, Ok(Ok(())));
         let mut result = match read {
             Ok(Ok(()) | Err(Stopped)) => Ok(()),
             Err(error) => Err(error),
@@ -123,23 +125,10 @@ impl Replay {
                 result = result.and(tap.learn(&mut self.counts.table, &mut self.messages));
             }
         }
-        if self.counts.window.is_none()
-            && let Some((first, last)) = self.counts.out_of_range
-        {
-            let Counts { from_ns, to_ns, .. } = self.counts;
-            let why = if from_ns > last {
-                format!("--from {} is after the last frame", units::time_utc(from_ns))
-            } else if to_ns < first {
-                format!("--to {} is before the first frame", units::time_utc(to_ns))
-            } else {
-                "no frame is within --from and --to".to_owned()
-            };
-            self.messages.notices.push(format!(
-                "{why}: the capture has frames from {} to {}; choose times within, or offsets from +0s to +{}",
-                units::time_utc(first),
-                units::time_utc(last),
-                units::duration(last - first).replace(' ', ""),
-            ));
+        let Counts { from_ns, to_ns, .. } = self.counts;
+        let outside = self.counts.out_of_range.filter(|_| self.counts.window.is_none());
+        if let Some(data) = outside.filter(|(first, _)| is_whole || to_ns < *first) {
+            result = result.and(Err(anyhow!(time::outside((from_ns, to_ns), data, "frame"))));
         }
         self.notice_filter();
         let _ = self.send_notices();

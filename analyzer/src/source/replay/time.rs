@@ -4,6 +4,7 @@ use jiff::civil::{Date, DateTime};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::util::time::{DAY_NS, HOUR_NS, NS_PER_S};
+use crate::util::units::{duration, time_utc};
 
 /// A point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,24 @@ pub fn range(from: Option<TimeSpec>, to: Option<TimeSpec>, first_ns: u64) -> (u6
     let to_ns = to.map_or(u64::MAX, |to| to.resolve(first_ns));
     let is_next_day = to_ns < from_ns && matches!(to, Some(TimeSpec::OfDay(_)));
     (from_ns, if is_next_day { to_ns + DAY_NS } else { to_ns })
+}
+
+/// The sentence about a time range without any of the data, whose first and last `what` these are.
+#[must_use]
+pub fn outside((from_ns, to_ns): (u64, u64), (first_ns, last_ns): (u64, u64), what: &str) -> String {
+    let why = if from_ns > last_ns {
+        format!("--from {} is after the last {what}", time_utc(from_ns))
+    } else if to_ns < first_ns {
+        format!("--to {} is before the first {what}", time_utc(to_ns))
+    } else {
+        format!("no {what} is within --from and --to")
+    };
+    format!(
+        "{why}: there are {what}s from {} to {}; choose times within, or offsets from +0s to +{}",
+        time_utc(first_ns),
+        time_utc(last_ns),
+        duration(last_ns.saturating_sub(first_ns)).replace(' ', ""),
+    )
 }
 
 /// Reads a point in time: Unix seconds of at least 10 digits (`1767225600.5`), RFC 3339 (`2026-01-01T00:00:00Z`), a
