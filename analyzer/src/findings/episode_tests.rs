@@ -118,7 +118,7 @@ fn the_same_loss_has_the_same_ratio_a_minute_later() {
     assert_eq!(soon.impact.retransmissions, Some(0));
     assert!(soon.active && !late.active);
     let end_ns = Some(START + 72 * SECOND);
-    assert_eq!(late.ended(end_ns).as_deref(), Some("ended 13:05:17 UTC after 6.00 s"));
+    assert_eq!(late.ended(end_ns).as_deref(), Some("ended 13:05:17 UTC, lasted 6.00 s"));
 }
 
 #[test]

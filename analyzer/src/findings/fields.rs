@@ -1,9 +1,12 @@
 //! A finding as labelled lines of text, worded identically on the screen and in the report.
 
+mod flows;
+
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use self::flows::flows;
 use super::{DataEnd, End, Evidence, Excess, Finding, Hop, Problem, StepDelay, entry, ids, title};
 use crate::analysis::link_name;
 use crate::sample::Address;
@@ -12,7 +15,7 @@ use crate::util::numbers;
 use crate::util::units::{self, plural};
 
 /// Maximum number of flows named in a line.
-const FLOWS: usize = 3;
+pub(super) const FLOWS: usize = 3;
 /// Evidence values that are lower bounds if `lower_bound` is true.
 const AT_LEAST: [&str; 3] = ["loss_ratio", "worst_ratio", "lost"];
 /// Packets that ratios of an episode are of: those of its time, which the run has more of.
@@ -100,7 +103,7 @@ fn place(finding: &Finding) -> Option<String> {
             (Some(format!("between {} and {}", tap_name(from), tap_name(to))), None)
         }
         (Some(hop), Some(at)) => {
-            let here = hop.side().map(|side| format!("{side} of {at}"));
+            let here = hop.side().map(|side| format!("{side} of {at}{}", beyond(finding, hop)));
             (Some(here.unwrap_or_else(|| format!("{hop}, seen at {at}"))), None)
         }
         (Some(hop), None) => (Some(hop.to_string()), None),
@@ -111,6 +114,20 @@ fn place(finding: &Finding) -> Option<String> {
     let at_host = matches!(place.hop, Some(Hop::Requester | Hop::Responder));
     let switch = place.switch_port.as_deref().filter(|_| !at_host).map(switch_ports);
     listed([hop, at.map(|at| format!("{at}{}", peers(finding))), switch], NEXT)
+}
+
+/// The hosts on that side of the tap of a capture, whose name alone says not where it is: `, towards 10.0.0.1`.
+fn beyond(finding: &Finding, side: &Hop) -> String {
+    if finding.place.direction.is_some() {
+        return String::new();
+    }
+    let far = |(src, dst, _): &(Address, Address, u32)| if *side == Hop::Upstream { *src } else { *dst };
+    let hosts: BTreeSet<Address> = finding.named.iter().map(far).collect();
+    match (hosts.len(), hosts.first()) {
+        (1, Some(host)) => format!(", towards {host}"),
+        (0, _) => String::new(),
+        (count, _) => format!(", towards {count} hosts"),
+    }
 }
 
 /// Ports of switches: those of one switch name it once, `switch ports leaf1 swp11, swp12`.
@@ -188,28 +205,6 @@ fn name_of(end: &End) -> String {
         let _ = write!(text, " ({owner})");
     }
     text
-}
-
-/// The first flows of a finding, and the number of the others. Hosts and link are named when they change.
-fn flows(finding: &Finding) -> Option<String> {
-    let mut before = (None, finding.place.link.as_ref().map(|link| (link.as_str(), finding.place.direction)));
-    let one = |flow: &crate::analysis::FlowId| {
-        let hosts = (flow.src, flow.dst);
-        let mut text = format!("QP {}", flow.dest_qp);
-        if before.0.replace(hosts) != Some(hosts) {
-            text = format!("{} → {} {text}", hosts.0, hosts.1);
-        }
-        if before.1 != Some((flow.link.as_str(), flow.direction)) {
-            let _ = write!(text, " on {}", link_name(&flow.link, flow.direction));
-        }
-        text
-    };
-    let mut named: Vec<String> = finding.flows.iter().take(FLOWS).map(one).collect();
-    let more = finding.flow_count().saturating_sub(named.len() as u64);
-    if more > 0 {
-        named.push(plural(more, "more flow"));
-    }
-    listed(named.into_iter().map(Some), NEXT)
 }
 
 fn impact(finding: &Finding) -> Option<String> {
@@ -391,7 +386,6 @@ fn listed(parts: impl IntoIterator<Item = Option<String>>, between: &str) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::FlowId;
     use crate::analysis::fixtures::START;
     use crate::findings::{Impact, Place, Severity};
     use crate::sample::Direction;
@@ -446,20 +440,23 @@ mod tests {
         assert_eq!(place(&one).as_deref(), Some("upstream of rail0 ingress · switch port leaf1 Eth1/3"));
     }
 
+    /// The name of a file says not where its tap is.
     #[test]
-    fn flows_name_hosts_and_link_where_they_change() {
+    fn the_place_of_a_capture_names_the_hosts_beyond_its_tap() {
         let mut one = finding();
-        one.place.link = Some("h1.pcap".into());
-        let flow = |dest_qp, link: &str| FlowId {
-            link: link.into(),
-            direction: None,
-            src: "10.0.0.1".parse().unwrap(),
-            dst: "10.0.0.2".parse().unwrap(),
-            dest_qp,
+        let name = |src: u8| (Address::from([10, 0, 0, src]), Address::from([10, 0, 0, 9]), 17);
+        one.named = [name(1)].into_iter().collect();
+        let mut at = |direction, hop| {
+            one.place = Place { link: Some("h1.pcap".into()), direction, hop: Some(hop), ..Place::default() };
+            place(&one).unwrap()
         };
-        one.flows = vec![flow(1, "h1.pcap"), flow(2, "h1.pcap"), flow(3, "h2.pcap"), flow(4, "h2.pcap")];
-        let text = "10.0.0.1 → 10.0.0.2 QP 1 · QP 2 · QP 3 on h2 · 1 more flow";
-        assert_eq!(flows(&one).as_deref(), Some(text));
+        assert_eq!(at(None, Hop::Upstream), "upstream of h1, towards 10.0.0.1");
+        assert_eq!(at(None, Hop::Downstream), "downstream of h1, towards 10.0.0.9");
+        assert_eq!(at(Some(Direction::Ingress), Hop::Upstream), "upstream of h1 ingress");
+        one.named = [name(1), name(2)].into_iter().collect();
+        assert_eq!(place(&one).as_deref(), Some("upstream of h1 ingress"));
+        one.place.direction = None;
+        assert_eq!(place(&one).as_deref(), Some("upstream of h1, towards 2 hosts"));
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub use problem::Problem;
 pub use relate::causality::can_cause;
 pub use silence::Silences;
 pub use subject::{Compared, CostBase, Excess, LocalQp, StepDelay, Subject};
-pub use verdict::{Health, Verdict};
+pub use verdict::{Grounds, Health, Verdict};
 pub use when::DataEnd;
 
 /// Input of the checks.
@@ -103,6 +103,10 @@ pub fn check(input: &Input<'_>) -> Vec<Finding> {
     bound::bound(&mut found, end_ns);
     fabric::adapt(&mut found, input.facts.is_infiniband());
     page::fill(&mut found);
+    for finding in &mut found {
+        let sources = finding.flows.iter().map(|flow| peer(&(flow.src, flow.dst, flow.dest_qp)));
+        finding.subject.source_qps = sources.take(fields::FLOWS).collect();
+    }
     order::sort(&mut found, end_ns);
     found
 }

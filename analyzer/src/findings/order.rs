@@ -56,12 +56,12 @@ impl Finding {
         self.quiet_ns(end_ns).map(|_| "quiet")
     }
 
-    /// End and duration of its latest episode as text, `ended 13:05:09 UTC after 8.00 s`, with the date if it is
+    /// End and duration of its latest episode as text, `ended 13:05:09 UTC, lasted 8.00 s`, with the date if it is
     /// another day; `None` while active.
     pub fn ended(&self, end_ns: Option<u64>) -> Option<String> {
         let when = format!("ended {}", self.end_utc(end_ns)?);
         Some(match self.length_ns() {
-            Some(length) if length > 0 => format!("{when} after {}", units::duration(length)),
+            Some(length) if length > 0 => format!("{when}, lasted {}", units::duration(length)),
             _ => when,
         })
     }
@@ -393,7 +393,7 @@ mod tests {
         let old = Finding { episodes: vec![episode], ..old };
         assert_eq!(old.ended(Some(then + OVER_NS)).as_deref(), Some("ended 13:05:09 UTC"), "begin not known");
         let old = Finding { first_seen_ns: Some(episode.first_ns), ..old };
-        assert_eq!(old.ended(Some(then + OVER_NS)).as_deref(), Some("ended 13:05:09 UTC after 8.00 s"));
+        assert_eq!(old.ended(Some(then + OVER_NS)).as_deref(), Some("ended 13:05:09 UTC, lasted 8.00 s"));
         assert_eq!(old.ended(Some(then)), None);
     }
 

@@ -32,6 +32,8 @@ pub struct Subject {
     pub problem: Option<Problem>,
     /// It concludes from what is likely: it must neither hide a certain finding nor adopt its severity.
     pub is_likely: bool,
+    /// The queue pairs that send its first flows, in their order; `None` for one that is not known.
+    pub source_qps: Vec<Option<u32>>,
     /// Flows. Unit: flows.
     pub flows: Option<u64>,
     /// Host pairs. Unit: pairs.
@@ -439,7 +441,8 @@ impl Subject {
             timeouts: count("timeouts"),
             reordered: count("late"),
             nak_episodes: count("asked_again"),
-            // The findings of a recording have their causes and owners.
+            // A report has the queue pairs that flows go to, and the findings of a recording their causes and owners.
+            source_qps: Vec::new(),
             downstream: None,
             step_cost_ns: count("behind_ns").or_else(|| count("p99_ns")),
             step_delay: count("felt_ns").zip(count("felt_steps")).map(delay),
@@ -463,7 +466,8 @@ impl Subject {
         let names: usize = links.map(|link| size_of::<String>() + link.len()).sum();
         // A label is shared by the queue pairs of a port.
         let ports: usize = self.ports.iter().map(|port| size_of::<Arc<str>>() + port.len()).sum();
-        names + of_compared + ports + self.queue_pairs.len() * size_of::<LocalQp>()
+        let source_qps = size_of_val(&*self.source_qps);
+        names + of_compared + ports + source_qps + self.queue_pairs.len() * size_of::<LocalQp>()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The verdict over all findings: the headline of every view.
 
 use super::{Finding, Severity, Step};
-use crate::analysis::{Facts, Flow, InputKind};
+use crate::analysis::{Facts, Flow, InputKind, Retired};
 use crate::util::definition::definitions;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
@@ -33,6 +33,43 @@ const LOSS_UNKNOWN: &str = "; loss unknown, no packet has a PSN sequence";
 /// The finding that the capture misses packets.
 const INCOMPLETE: &str = super::checks::capture::INCOMPLETE.id;
 
+/// What a healthy verdict rests on, from the facts: it needs no flows any more.
+#[derive(Clone, Debug)]
+pub struct Grounds {
+    roce_packets: u64,
+    /// Packets of a capture that are too few; `None` where these are enough, or the source is none.
+    few: Option<u64>,
+    /// True if packets are in no flow.
+    has_unlisted: bool,
+    /// True if loss can be known of a flow; `None` without flows.
+    is_loss_known: Option<bool>,
+    /// Last packet of all flows.
+    last_ns: Option<u64>,
+    end_ns: Option<u64>,
+    retired: Retired,
+    /// Name of the marks of congestion.
+    mark: &'static str,
+}
+
+impl Grounds {
+    /// Those of the facts, with all of their flows.
+    pub fn of(facts: &Facts) -> Self {
+        let roce_packets = facts.totals.roce_packets;
+        let packets = facts.totals.packets_once();
+        let is_few = facts.source.kind == InputKind::Replay && packets < FEW;
+        Self {
+            roce_packets,
+            few: is_few.then_some(packets),
+            has_unlisted: facts.totals.lost.flow_table_full > 0,
+            is_loss_known: (!facts.flows.is_empty()).then(|| facts.flows.iter().any(Flow::would_show_loss)),
+            last_ns: facts.flows.iter().map(|flow| flow.last_ns).max(),
+            end_ns: facts.window.last_ns,
+            retired: facts.totals.retired,
+            mark: facts.mark(),
+        }
+    }
+}
+
 /// Overall state of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -57,8 +94,11 @@ pub struct Verdict<'a> {
     pub detail: String,
     /// Time of the state, for its sentence.
     at: &'static str,
-    /// The data is too little, or too old, for a healthy verdict without reserve.
+    /// The data is too little or too old for a healthy verdict without reserve, or more is retransmitted than healthy
+    /// traffic does.
     pub is_reserved: bool,
+    /// Retransmissions are part of the sentence.
+    is_noted: bool,
     /// Problems that have ended. Unit: findings.
     pub ended: u64,
     /// The worst finding, of a report or a run: the first in the order of [`order`](super::order) that is as severe as
@@ -109,12 +149,13 @@ impl<'a> Verdict<'a> {
         let headline = troubles().next();
         let is_critical = |one: &&Finding| one.stands() && one.severity == Severity::Critical;
         let worst = troubles().find(is_critical).or(headline);
-        Self { health, detail, at, is_reserved: false, ended, worst, headline }
+        Self { health, detail, at, is_reserved: false, is_noted: false, ended, worst, headline }
     }
 
     /// One sentence, without the title of the worst finding.
     pub fn sentence(&self) -> String {
         let state = match self.health {
+            Health::Healthy if self.is_noted => "No finding",
             Health::Healthy | Health::Recovered => "Healthy",
             Health::Degraded => "Degraded",
             Health::Critical => "Critical",
@@ -124,7 +165,7 @@ impl<'a> Verdict<'a> {
     }
 
     /// Adds retransmissions to the sentence if nothing else is wrong and they are more than isolated: even below the
-    /// thresholds they have a cost.
+    /// thresholds they have a cost, so that nobody calls the traffic healthy.
     #[must_use]
     pub fn noting(self, retransmitted: u64, packets: u64) -> Self {
         let ratio = share(retransmitted, packets);
@@ -132,7 +173,7 @@ impl<'a> Verdict<'a> {
             return self;
         }
         let detail = format!("{} retransmitted, but {}", units::ratio(Some(ratio)), self.detail);
-        Self { detail, ..self }
+        Self { detail, is_reserved: true, is_noted: true, ..self }
     }
 
     /// [`Self::detail`] in at most this number of characters, where it can be shortened.
@@ -147,12 +188,12 @@ impl<'a> Verdict<'a> {
     /// Restricts a healthy verdict to what was judged: not flows that were retired during the run, whose figures of
     /// loss are sums alone, nor loss where no packet has a PSN sequence.
     #[must_use]
-    pub fn of_judged(mut self, facts: &Facts) -> Self {
+    pub fn of_judged(mut self, grounds: &Grounds) -> Self {
         if self.health != Health::Healthy {
             return self;
         }
-        let retired = &facts.totals.retired;
-        if !facts.flows.is_empty() && !facts.flows.iter().any(Flow::would_show_loss) {
+        let retired = &grounds.retired;
+        if grounds.is_loss_known == Some(false) {
             self.detail = self.detail.replacen(HEALTHY_SUMMARY, WITHOUT_LOSS, 1) + LOSS_UNKNOWN;
         }
         if retired.flows > 0 {
@@ -165,7 +206,7 @@ impl<'a> Verdict<'a> {
             };
             let marked = retired.ecn_data.ce_ratio().filter(|ratio| *ratio >= MARKED);
             let marked = marked.map_or_else(String::new, |ratio| {
-                format!(", their {} ratio {}", facts.mark(), units::ratio(Some(ratio)))
+                format!(", their {} ratio {}", grounds.mark, units::ratio(Some(ratio)))
             });
             self.detail = format!("{} in the flows of the table; {lost}{marked}", self.detail);
         }
@@ -174,24 +215,20 @@ impl<'a> Verdict<'a> {
 
     /// Says of a healthy verdict how little it rests on: few packets of a capture, or none at the end of the data.
     #[must_use]
-    pub fn with_basis(self, facts: &Facts) -> Self {
-        let totals = &facts.totals;
-        if self.health != Health::Healthy || totals.roce_packets == 0 {
+    pub fn with_basis(self, grounds: &Grounds) -> Self {
+        if self.health != Health::Healthy || grounds.roce_packets == 0 {
             return self;
         }
-        let packets = totals.packets_once();
-        let is_few = facts.source.kind == InputKind::Replay && packets < FEW;
-        let few = is_few.then(|| format!("only {}", plural(packets, "packet")));
-        let last_ns = facts.flows.iter().map(|flow| flow.last_ns).max();
-        let silence = last_ns.zip(facts.window.last_ns).map(|(last, end)| (last, end.saturating_sub(last)));
+        let few = grounds.few.map(|packets| format!("only {}", plural(packets, "packet")));
+        let silence = grounds.last_ns.zip(grounds.end_ns).map(|(last, end)| (last, end.saturating_sub(last)));
         // What is in no flow has no time.
-        let silence = silence.filter(|(_, ns)| *ns >= SILENT_NS && totals.lost.flow_table_full == 0);
+        let silence = silence.filter(|(_, ns)| *ns >= SILENT_NS && !grounds.has_unlisted);
         let silent = silence.map(|(last_ns, ns)| {
-            let what = if is_few { "none" } else { "no packet" };
+            let what = if few.is_some() { "none" } else { "no packet" };
             format!("{what} in the last {} (since {} UTC)", units::duration(ns), units::second_utc(last_ns))
         });
         // Retired flows have no time: they were silent for as long as `--idle` says.
-        let idle = facts.flows.is_empty() && totals.retired.flows > 0;
+        let idle = grounds.is_loss_known.is_none() && grounds.retired.flows > 0;
         let silent = silent.or_else(|| idle.then(|| "all flows idle and retired".to_owned()));
         let basis = [few, silent].into_iter().flatten().collect::<Vec<_>>().join(", ");
         if basis.is_empty() {
@@ -207,9 +244,9 @@ impl<'a> Verdict<'a> {
         Some(self.command_here().map_or_else(|| format!("rocescope explain {}", worst.id), Into::into))
     }
 
-    /// The first step against the worst finding, where no step has a command for this host.
-    pub fn step_elsewhere(&self) -> Option<&'a Step> {
-        self.worst?.steps.first().filter(|_| self.command_here().is_none())
+    /// The steps against the worst finding, where none has a command for this host; empty where one has.
+    pub fn steps_elsewhere(&self) -> &'a [Step] {
+        self.worst.filter(|_| self.command_here().is_none()).map_or(&[], |worst| &worst.steps)
     }
 
     /// The first command for this host among the steps against the worst finding.
@@ -289,8 +326,9 @@ mod tests {
             |all: &[Finding], retransmitted| Verdict::of(all, false).noting(retransmitted, 1_000).sentence();
         assert_eq!(
             sentence(&[], 77),
-            "Healthy: 7.70 % retransmitted, but no loss, congestion or stall above the thresholds"
+            "No finding: 7.70 % retransmitted, but no loss, congestion or stall above the thresholds"
         );
+        assert!(Verdict::of(&[], false).noting(77, 1_000).is_reserved, "no green badge beside it");
         assert_eq!(sentence(&[], 9), "Healthy: no loss, congestion or stall above the thresholds");
         assert_eq!(sentence(&[finding(Severity::Warning, true)], 77), "Degraded: 1 active warning");
     }
@@ -299,7 +337,9 @@ mod tests {
     fn what_was_not_evaluated_is_not_healthy() {
         use crate::analysis::{Ecn, Options, Retired, fixtures::everything};
         let mut facts = Facts::of(&everything(), &Options::default());
-        let sentence = |all: &[Finding], facts: &Facts| Verdict::of(all, false).of_judged(facts).sentence();
+        let sentence = |all: &[Finding], facts: &Facts| {
+            Verdict::of(all, false).of_judged(&Grounds::of(facts)).sentence()
+        };
         let of_fixture = facts.totals.retired.ecn_data;
         facts.totals.retired = Retired::default();
         assert_eq!(sentence(&[], &facts), "Healthy: no loss, congestion or stall above the thresholds");
@@ -329,7 +369,7 @@ mod tests {
         let incomplete = Finding::new(INCOMPLETE, Severity::Info, "Incomplete".into());
         assert_eq!(
             Verdict::of(&[incomplete], false).noting(77, 1_000).sentence(),
-            "Healthy as far as the capture shows: 7.70 % retransmitted, but no loss, congestion or stall above the thresholds"
+            "No finding as far as the capture shows: 7.70 % retransmitted, but no loss, congestion or stall above the thresholds"
         );
     }
 
@@ -346,7 +386,7 @@ mod tests {
         let mut of = |packets: u64, silent_ns: u64| {
             facts.totals.roce_packets = packets;
             facts.window.last_ns = Some(last_ns + silent_ns);
-            let verdict = Verdict::of(&[], true).with_basis(&facts);
+            let verdict = Verdict::of(&[], true).with_basis(&Grounds::of(&facts));
             (verdict.is_reserved, verdict.sentence())
         };
         let since = units::second_utc(last_ns);
@@ -371,12 +411,13 @@ mod tests {
         (facts.totals.counted_again, facts.totals.duplicates) = (again, twice);
         facts.totals.roce_packets = 800;
         facts.window.last_ns = Some(last_ns);
-        let sentence = |facts: &Facts| Verdict::of(&[], true).with_basis(facts).sentence();
+        let sentence = |facts: &Facts| Verdict::of(&[], true).with_basis(&Grounds::of(facts)).sentence();
         assert_eq!(sentence(&facts), format!("{reserved}: only 200 packets; {fine}"));
         facts.totals.counted_again.roce_packets = None;
         assert_eq!(sentence(&facts), format!("Healthy: {fine}"), "how many are the same is not known");
         let all = [finding(Severity::Warning, true)];
-        assert_eq!(Verdict::of(&all, true).with_basis(&facts).sentence(), Verdict::of(&all, true).sentence());
+        let verdict = Verdict::of(&all, true).with_basis(&Grounds::of(&facts));
+        assert_eq!(verdict.sentence(), Verdict::of(&all, true).sentence());
     }
 
     #[test]
@@ -395,12 +436,12 @@ mod tests {
         all[0].steps = vec![step(None), there];
         let verdict = Verdict::of(&all, false);
         assert_eq!(verdict.next_command().as_deref(), Some("rocescope explain loss.before_tap"));
-        assert_eq!(verdict.step_elsewhere(), all[0].steps.first());
+        assert_eq!(verdict.steps_elsewhere(), all[0].steps);
         all[0].steps.push(step(Some("ethtool -S eth0")));
         let verdict = Verdict::of(&all, false);
         assert_eq!(
-            (verdict.next_command().as_deref(), verdict.step_elsewhere()),
-            (Some("ethtool -S eth0"), None)
+            (verdict.next_command().as_deref(), verdict.steps_elsewhere().len()),
+            (Some("ethtool -S eth0"), 0)
         );
     }
 }

@@ -30,7 +30,7 @@ impl DataEnd {
 
 impl Finding {
     /// Start and end: "since 05:41:57 UTC, for 13.0 s", with ", quiet for 4.00 s" behind it where it was last seen that
-    /// long ago, or "05:41:57 to 05:42:10 UTC, ended after 13.0 s"; of several episodes the latest, to which the
+    /// long ago, or "05:41:57 to 05:42:10 UTC, lasted 13.0 s"; of several episodes the latest, to which the
     /// figures belong. `None` if neither is known, as for settings.
     pub fn when(&self, end: DataEnd) -> Option<String> {
         let ended = self.has_ended(end.ns);
@@ -41,7 +41,7 @@ impl Finding {
         let text = match (first, last) {
             (Some(first), Some(last)) if last <= first => format!("{} UTC", at(first)),
             (Some(first), Some(last)) => {
-                format!("{} to {} UTC, ended after {}", at(first), at(last), until(first, last))
+                format!("{} to {} UTC, lasted {}", at(first), at(last), until(first, last))
             }
             (Some(first), None) => {
                 let quiet = self.quiet_until(end);
@@ -136,12 +136,12 @@ mod tests {
         let episode = |from: u64| Episode { first_ns: START + from * SECOND, last_ns: START, peak: None };
         one.episodes = vec![episode(0), episode(5)];
         one.active = false;
-        let ended = "13:05:14 to 13:05:22 UTC, ended after 8.00 s, 2nd time in 13.0 s";
+        let ended = "13:05:14 to 13:05:22 UTC, lasted 8.00 s, 2nd time in 13.0 s";
         assert_eq!(one.when(live).as_deref(), Some(ended));
         let tomorrow = DataEnd { ns: Some(START + 86_400 * SECOND), recorded: false, ..DataEnd::default() };
         assert_eq!(
             one.when(tomorrow).as_deref(),
-            Some("2026-03-01 13:05 to 2026-03-01 13:05 UTC, ended after 8.00 s, 2nd time in 13.0 s")
+            Some("2026-03-01 13:05 to 2026-03-01 13:05 UTC, lasted 8.00 s, 2nd time in 13.0 s")
         );
         one.episodes[1].first_ns = START + 13 * SECOND;
         let moment = "13:05:22 UTC, 2nd time in 13.0 s";

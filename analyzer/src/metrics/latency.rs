@@ -25,7 +25,7 @@ use super::pairing::{NONE, Reverse};
 use crate::util::pack::pack;
 use early::{Early, EarlyMessage};
 use histogram::Distribution;
-pub use histogram::{Bucket, Completions, Histogram, P99_SAMPLES, P999_SAMPLES, Summary, Times};
+pub use histogram::{Bucket, Completions, Histogram, P99_SAMPLES, P999_SAMPLES, Summary, Times, is_least};
 pub use merged::{IntervalLatency, LatencyRange, MergedLatency};
 use ring::Ring;
 use tails::{LatencyTails, TailInterval};
@@ -343,6 +343,11 @@ impl Figure {
         whole.into_iter().chain(timed)
     }
 
+    /// Requests without an answer of their own: they take longer than those that are timed, or for ever.
+    pub const fn unanswered(&self) -> u64 {
+        self.ambiguous + self.outstanding
+    }
+
     /// Requests that are not in the times, and will not be: without those that no answer has been seen for.
     pub const fn not_timed(&self) -> u64 {
         self.unpaired + self.ambiguous + self.ring_full + self.untracked
@@ -460,6 +465,13 @@ mod tests {
         {
             assert!((got as f64 - want).abs() <= want * 0.0625, "{got} for {want}");
         }
+    }
+
+    #[test]
+    fn a_percentile_is_a_lower_bound_where_too_many_requests_have_no_time() {
+        assert!(!is_least(990, 0, 0) && !is_least(990, 99, 0) && is_least(990, 0, 1));
+        assert!(is_least(990, 98, 1) && !is_least(990, 99, 1), "the 99th of a hundred is the longest time");
+        assert!(is_least(500, 7, 8) && !is_least(500, 7, 7));
     }
 
     #[test]

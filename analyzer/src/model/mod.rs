@@ -33,7 +33,7 @@ use rocescope_common::account::latency::BUCKETS;
 use rocescope_common::wire::SkipReason;
 
 use crate::analysis::Lost;
-use crate::metrics::latency::{Histogram, P99_SAMPLES, Times};
+use crate::metrics::latency::{Histogram, P99_SAMPLES, Times, is_least};
 use crate::sample::{Direction, FlowSample, Sample, SourceKind};
 pub use conclusions::Conclusions;
 pub use counts::{Counts, Delta};
@@ -193,8 +193,10 @@ pub struct Model {
     pub has_latency: bool,
     /// True if a flow has enough samples for a 99th percentile.
     pub has_p99: bool,
+    /// True if the 99th percentile of all requests in the time range may be any time above that of the answered ones.
+    pub p99_is_least: bool,
     /// The snapshot, and the one at the start of the time range.
-    ends: (Arc<Snapshot>, Option<Arc<Snapshot>>),
+    ends: Ends,
 }
 
 impl Model {
@@ -228,6 +230,7 @@ impl Model {
             Some(seconds) if whole => Basis::Whole(seconds),
             Some(seconds) => Basis::Last(seconds),
         };
+        let ends = (Arc::clone(end), base.cloned());
         Some(Self {
             time_ns: end.time_ns,
             kind: names.kind,
@@ -241,6 +244,7 @@ impl Model {
                 .any(|flow| flow.histogram.as_ref().is_some_and(|h| h.count() >= P99_SAMPLES)),
             longest: Longest::of(&rows),
             has_ipv6: rows.iter().any(|row| row.id.key.family == 6),
+            p99_is_least: is_least(990, answered(&ends), rows.iter().map(|row| unanswered(&ends, row)).sum()),
             rows,
             flows: end.total.flows,
             links,
@@ -257,7 +261,7 @@ impl Model {
             retired_flows: end.retired_flows,
             skipped: end.skipped.clone(),
             lost: end.lost,
-            ends: (Arc::clone(end), base.cloned()),
+            ends,
             losing: end.lost.any() && base.is_some_and(|base| base.lost != end.lost),
         })
     }
@@ -266,7 +270,13 @@ impl Model {
     /// Computed on demand, since for all flows it would take longer than everything else.
     pub fn latency(&self, row: &Row) -> Option<Times> {
         let (now, then) = self.timed(row)?;
-        then.map_or_else(|| now.since(&Histogram::default()), |then| now.since(then))
+        let times = then.map_or_else(|| now.since(&Histogram::default()), |then| now.since(then))?;
+        Some(Times { unanswered: self.unanswered(row), ..times })
+    }
+
+    /// Requests of `row` in the time range without an answer of their own; 0 if unknown.
+    pub fn unanswered(&self, row: &Row) -> u64 {
+        unanswered(&self.ends, row)
     }
 
     /// Latencies of the requests of these rows together; rows without any, or with unknown ones, add nothing.
@@ -276,10 +286,14 @@ impl Model {
         if rows.peek().is_none() {
             return self.latency(first);
         }
-        let mut ends = [[0; BUCKETS]; 2];
-        [first].into_iter().chain(rows).for_each(|row| self.add_latency(row, &mut ends));
+        let (mut ends, mut unanswered) = ([[0; BUCKETS]; 2], 0);
+        for row in [first].into_iter().chain(rows) {
+            self.add_latency(row, &mut ends);
+            unanswered += self.unanswered(row);
+        }
         let [now, then] = &ends;
-        Histogram::of(now).since(&Histogram::of(then))
+        let times = Histogram::of(now).since(&Histogram::of(then))?;
+        Some(Times { unanswered, ..times })
     }
 
     /// Latency samples of a row at the end of the time range, and at its start if the flow existed.
@@ -317,6 +331,29 @@ impl Model {
     /// Frames of all kinds.
     pub fn frames(&self) -> u64 {
         self.total.packets + self.skipped.iter().map(|(_, n)| n).sum::<u64>()
+    }
+}
+
+/// The snapshot at the end of a time range, and the one at its start.
+type Ends = (Arc<Snapshot>, Option<Arc<Snapshot>>);
+
+/// Requests of all flows that were answered in a time range.
+fn answered((end, base): &Ends) -> u64 {
+    let of = |snapshot: &Snapshot| snapshot.times.as_ref().map_or(0, Histogram::count);
+    of(end).saturating_sub(base.as_deref().map_or(0, of))
+}
+
+/// Requests of a row in a time range without an answer of their own; 0 if unknown.
+fn unanswered((end, base): &Ends, row: &Row) -> u64 {
+    let of = |snapshot: &Snapshot, at: u32| {
+        let flow = usize::try_from(at).ok().and_then(|at| snapshot.flows.get(at));
+        flow.map_or(0, |flow| flow.unanswered)
+    };
+    let Some((now, then)) = row.timed else { return 0 };
+    match (then, base.as_deref()) {
+        (BasePlace::At(then), Some(base)) => of(end, now).saturating_sub(of(base, then)).into(),
+        (BasePlace::New, _) => of(end, now).into(),
+        (BasePlace::At(_), None) | (BasePlace::Unknown, _) => 0,
     }
 }
 

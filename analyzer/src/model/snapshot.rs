@@ -25,6 +25,8 @@ pub struct FlowSnapshot {
     pub histogram: Option<Histogram>,
     /// Median and, with enough samples, 99th percentile of requests answered since the previous snapshot.
     pub latency: Option<(Bucket, Option<Bucket>)>,
+    /// Requests without an answer of their own until then.
+    pub unanswered: u32,
 }
 
 /// One link at a snapshot.
@@ -176,8 +178,9 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
         let then = earlier.as_mut().map(|e| e.find(&id));
         let earlier = counted_before(&counts, then);
         known += usize::from(matches!(then, Some(EarlierFlow::At(..))));
-        let histogram = timed
-            .map(|timed| timed.get(flow.slot).map(|figure| figure.histogram.clone()).unwrap_or_default());
+        let figure = timed.and_then(|timed| timed.get(flow.slot));
+        let histogram = timed.map(|_| figure.map(|figure| figure.histogram.clone()).unwrap_or_default());
+        let unanswered = figure.map_or(0, |figure| u32::try_from(figure.unanswered()).unwrap_or(u32::MAX));
         histogram_bytes += histogram.as_ref().map_or(0, Histogram::bytes);
         let (histogram, latency) = latency_since(histogram, then);
         if let Some(link) = links.get_mut(usize::from(flow.key.link)) {
@@ -190,7 +193,7 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
         }
         dedup.add(flows.len(), &counts, &earlier);
         weights.push((counts.bytes - earlier.bytes, at));
-        flows.push(FlowSnapshot { id, counts, histogram, latency });
+        flows.push(FlowSnapshot { id, counts, histogram, latency, unanswered });
     }
     for (link, on) in links.iter_mut().zip(duplicates.into_iter().flat_map(|found| &found.links)) {
         link.total = link.total.without(&on.duplicates);

@@ -4,7 +4,7 @@ use rocescope_common::wire::SkipReason;
 use serde::Serialize;
 
 use crate::analysis::{Facts, InputKind};
-use crate::findings::{Finding, Health, Verdict, order};
+use crate::findings::{Finding, Grounds, Health, Verdict, order};
 use crate::util::units::plural;
 
 /// The conclusion from all findings.
@@ -29,8 +29,9 @@ impl ReportVerdict {
         order::sort(&mut findings, facts.window.last_ns);
         let (retransmitted, packets) = facts.retransmitted();
         let recorded = facts.source.kind == InputKind::Replay;
-        let verdict = Verdict::of(&findings, recorded).of_judged(facts).noting(retransmitted, packets);
-        let verdict = verdict.with_basis(facts);
+        let grounds = Grounds::of(facts);
+        let verdict = Verdict::of(&findings, recorded).of_judged(&grounds).noting(retransmitted, packets);
+        let verdict = verdict.with_basis(&grounds);
         let (health, sentence, worst) = (verdict.health, verdict.sentence(), verdict.worst);
         let nothing = facts.totals.roce_packets == 0 && facts.devices.is_empty();
         let next =

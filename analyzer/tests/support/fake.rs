@@ -42,6 +42,8 @@ pub struct Spec {
     pub peer_qp: Option<u32>,
     /// Microseconds that a request usually takes; `None` where none is timed.
     pub latency_us: Option<u64>,
+    /// Requests without an answer, beside a hundred that are timed.
+    pub unanswered: u64,
     /// Number and command of the process, and its pod.
     pub owner: Option<(u32, String, String)>,
 }
@@ -68,6 +70,7 @@ impl Spec {
             opcode: 0x07,
             peer_qp: None,
             latency_us: None,
+            unanswered: 0,
             owner: None,
         }
     }
@@ -188,6 +191,7 @@ impl Spec {
         Some(latency::Figure {
             all: latency::Summary::of(&counts, 8 * usual),
             histogram: latency::Histogram::of(&counts),
+            ambiguous: self.unanswered * seconds,
             ..latency::Figure::default()
         })
     }

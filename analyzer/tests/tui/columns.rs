@@ -100,3 +100,29 @@ fn exports_hold_every_column_but_the_bar_in_both_forms() {
         }
     }
 }
+
+/// Those that are answered are fast, and the others have no time: the percentiles of all lie somewhere above.
+#[test]
+fn a_percentile_beside_requests_without_an_answer_is_a_lower_bound() {
+    let signs = |unanswered: u64| {
+        let mut world = World::healthy();
+        world.flows[0].unanswered = unanswered;
+        let mut app = after(&world, LARGE, 3);
+        let mut of = |key: char| {
+            press(&mut app, &[Key::Char(key)]);
+            let screen = text(&app);
+            let count = |line: &str| line.matches('>').count();
+            let own = screen.lines().find(|line| line.contains("10.1.0.12") && line.contains("10.2.7.7"));
+            let timeline = screen.lines().find(|line| line.contains("p99 latency")).map_or(0, count);
+            let others = screen.lines().filter(|line| line.contains("10.1.1.12")).map(count).sum::<usize>();
+            assert_eq!(others, 0, "{screen}");
+            (count(own.unwrap()), timeline)
+        };
+        (of('1'), of('2').0)
+    };
+    assert_eq!(signs(0), ((0, 0), 0));
+    assert_eq!(signs(1), ((0, 0), 0), "1 of 101: the p99 is a time that was measured");
+    assert_eq!(signs(2), ((1, 0), 1), "of all requests too few");
+    assert_eq!(signs(99), ((1, 1), 1));
+    assert_eq!(signs(101), ((2, 1), 2), "most of them");
+}

@@ -264,9 +264,14 @@ fn who_is_named_with_both_queue_pairs() {
     let picture = text(&app);
     // A capture of 156 ms has times with milliseconds; the title names the receiver.
     let below = picture.lines().nth(2).unwrap();
-    assert!(below.contains("since 05:45:03.986 (156 ms) · 10.0.0.1 QP 34 → QP 34"), "{picture}");
+    assert!(below.contains("05:45:03.986 to the end (156 ms) · 10.0.0.1 QP 34 → QP 34"), "{picture}");
     let peers = part(&app, "WORST PEERS");
     assert!(peers[1].contains("WORST QP") && peers[2].contains("34 → 34"), "{picture}");
+    // Lost responses of READs go from the responder to the requester.
+    let picture = text(&overview::replayed("h6_rping_loss.h0.pcap.gz", USUAL));
+    let [title, below] = [1, 2].map(|at| picture.lines().nth(at).unwrap());
+    assert!(title.contains("repeated READs, 10.0.0.1 → 10.0.0.2"), "{picture}");
+    assert!(below.contains("10.0.0.1 QP 32 → 10.0.0.2 QP 36"), "{picture}");
     // The title of a refusal names both hosts: each queue pair is named with its host.
     let picture = text(&overview::replayed("g_badrkey.h0.pcap", USUAL));
     assert!(picture.contains("10.0.0.1 QP 35 → 10.0.0.2 QP 35"), "{picture}");
@@ -296,7 +301,7 @@ fn every_step_of_a_problem_is_seen_without_a_key_on_a_small_screen() {
 #[test]
 fn links_that_are_uneven_are_one_trouble_and_stand_beside_one_another() {
     let mut app =
-        overview::replayed_together(&["k1_ecmp_ring.uA0.pcap.gz", "k1_ecmp_ring.uA1.pcap.gz"], USUAL);
+        overview::replayed_together(&["k1_ecmp_ring.uA0.pcap.gz", "k1_ecmp_ring.uA1.pcap.gz"], (80, 34));
     press(&mut app, &[Key::Enter]);
     let lines = part(&app, "TIMELINE");
     for link in ["uA0", "uA1"] {

@@ -153,7 +153,7 @@ impl Histogram {
                 (seen >= rank).then_some(*bucket)
             })
         };
-        Some(Times { count, p50: Bucket(at(500)?), p99: Bucket(at(990)?) })
+        Some(Times { count, p50: Bucket(at(500)?), p99: Bucket(at(990)?), unanswered: 0 })
     }
 
     /// Time of its samples above a typical one, and all their time, summed in nanoseconds; of each the middle of its
@@ -202,6 +202,8 @@ pub struct Times {
     pub p50: Bucket,
     /// 99th percentile of the samples.
     pub p99: Bucket,
+    /// Requests in the time range without an answer of their own: they take longer than any sample, or for ever.
+    pub unanswered: u64,
 }
 
 impl Times {
@@ -209,6 +211,23 @@ impl Times {
     pub fn tail(&self) -> Option<Bucket> {
         (self.count >= P99_SAMPLES).then_some(self.p99)
     }
+
+    /// True if the median of all requests may be any time above that of the answered ones.
+    pub const fn p50_is_least(&self) -> bool {
+        is_least(500, self.count, self.unanswered)
+    }
+
+    /// The same of the 99th percentile.
+    pub const fn p99_is_least(&self) -> bool {
+        is_least(990, self.count, self.unanswered)
+    }
+}
+
+/// True if more requests are unanswered than lie above this percentile of all: that of the `answered` ones is a lower
+/// bound then.
+pub const fn is_least(per_mille: u64, answered: u64, unanswered: u64) -> bool {
+    let all = answered.saturating_add(unanswered);
+    unanswered.saturating_mul(1_000) > all.saturating_mul(1_000 - per_mille)
 }
 
 /// A summary and its samples.

@@ -74,6 +74,7 @@ pub(super) fn latency(report: &Report, room: usize) -> Vec<String> {
             let _ = write!(why, " p99 needs {P99_SAMPLES} samples, p99.9 {}.", units::count(P999_SAMPLES));
         }
         why.extend(not_timed(&report.facts.flows));
+        why.extend(not_answered(&report.facts.flows));
         lines.extend(wrap(&why, room));
     }
     lines
@@ -123,6 +124,13 @@ fn not_timed(flows: &[Flow]) -> Option<String> {
             by_reason.join(", ")
         )
     })
+}
+
+/// Requests that no answer was seen for by the end; none where there are none.
+fn not_answered(flows: &[Flow]) -> Option<String> {
+    let outstanding = flows.iter().filter_map(|flow| flow.latency_untimed.get());
+    let outstanding: u64 = outstanding.map(|untimed: Untimed| untimed.outstanding).sum();
+    (outstanding > 0).then(|| format!(" Not answered by the end: {}.", plural(outstanding, "request")))
 }
 
 /// CNPs, and the data rate of their receiver before and after.

@@ -87,7 +87,8 @@ pub(crate) struct Headline {
     pub(crate) worst: Option<String>,
     /// The same of the one that a screen shows first, where that is another one: the worst is quiet by now.
     pub(crate) latest: Option<String>,
-    /// The first step against the worst finding, where it is not a command for this host.
+    /// The first step against the worst finding, where none has a command for this host, and the first that has one for
+    /// another.
     pub(crate) step: Option<String>,
     /// The command of that step, or the one to run next.
     pub(crate) next: String,
@@ -110,9 +111,14 @@ pub(crate) fn headline(report: &Report) -> Headline {
     };
     let verdict = Verdict::of(&findings, false);
     let Verdict { worst, headline, .. } = verdict;
-    let step = verdict.step_elsewhere();
-    let next = plain(step.and_then(|step| step.command.as_ref()).unwrap_or(next));
-    let step = step.map(|step| plain(&step.text));
+    let steps = verdict.steps_elsewhere();
+    // A command for another host says more than what the finding means.
+    let command = steps.iter().find(|step| step.command.is_some());
+    let next = plain(command.and_then(|step| step.command.as_ref()).unwrap_or(next));
+    let step = steps.first().map(|first| match command.filter(|step| !std::ptr::eq(*step, first)) {
+        Some(then) => format!("{} Then: {}", plain(&first.text), plain(&then.text)),
+        None => plain(&first.text),
+    });
     let latest = headline.filter(|latest| worst.is_some_and(|worst| !std::ptr::eq(worst, *latest)));
     let (worst, latest) = (worst.map(in_words), latest.map(in_words));
     Headline { sentence: sentence.clone(), role, worst, latest, step, next }

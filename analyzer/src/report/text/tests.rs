@@ -184,6 +184,7 @@ fn requests_that_are_not_timed_are_counted_by_reason() {
     let page = text::text(&report, 120).split_whitespace().collect::<Vec<_>>().join(" ");
     let why = "Not timed: 7 requests (5 before the reverse flow was known, 2 retransmitted, or without a response of their own)";
     assert!(page.contains(why), "{page}");
+    assert!(page.contains("Not answered by the end: 9 requests."), "{page}");
 }
 
 /// The reaction to CNPs is unknown for a flow whose reverse flow is unknown.

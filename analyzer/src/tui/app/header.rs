@@ -44,7 +44,11 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
         }
         warning(buffer, at, data, app.view.timeline.end.is_none());
     } else {
-        line(buffer, at.verdict, 0, &Line::styled(" waiting for the first sample…", theme::DIM));
+        let text = match app.view.timeline.end {
+            Some(End::Failed(_)) => " nothing to show",
+            _ => " waiting for the first sample…",
+        };
+        line(buffer, at.verdict, 0, &Line::styled(text, theme::DIM));
     }
     tabs::render(buffer, at, app);
 }
@@ -381,7 +385,10 @@ fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, St
         (Health::Degraded | Health::Critical, Some(worst)) => {
             // Where it continues the time stands in the next line.
             let since = worst.since_ns().filter(|_| !continues);
-            let since = since.map(|ns| format!("  since {}", app.view.data_end(None).clock(ns)));
+            let end = app.view.data_end(None);
+            // At the end of a capture nothing goes on.
+            let word = if end.recorded { "from" } else { "since" };
+            let since = since.map(|ns| format!("  {word} {}", end.clock(ns)));
             // Its own page has the sentence right below, whole, and its ends further down.
             let shown =
                 (app.view.screen == Screen::Problem).then(|| app.screens.problem.at(&app.view)).flatten();

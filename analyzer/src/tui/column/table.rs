@@ -338,8 +338,10 @@ pub const COLUMNS: &[Column] = &[
         width: 6,
         rank: 13,
         needs: ColumnNeeds::Latency,
-        help: "median request-to-ACK or response latency, in the time range; nanoseconds in exports",
-        get: |row, cx| Value::of(cx.model.latency(row), |times| Value::Duration(times.p50.ns())),
+        help: "median request-to-ACK or response latency, in the time range; > a lower bound, as more requests have no answer than take longer; nanoseconds in exports",
+        get: |row, cx| {
+            Value::of(cx.model.latency(row), |times| duration(times.p50.ns(), times.p50_is_least()))
+        },
         ..COLUMN
     },
     Column {
@@ -353,8 +355,8 @@ pub const COLUMNS: &[Column] = &[
         about: signals::LATENCY,
         help: "99th percentile of that latency",
         get: |row, cx| {
-            let tail = cx.model.latency(row).and_then(|times| times.tail());
-            Value::of(tail, |tail| Value::Duration(tail.ns()))
+            let tail = cx.model.latency(row).and_then(|times| Some((times.tail()?, times.p99_is_least())));
+            Value::of(tail, |(tail, is_least)| duration(tail.ns(), is_least))
         },
         ..COLUMN
     },
@@ -551,6 +553,11 @@ fn sequence<'a>(row: &'a Row, cx: Context<'a>, counter: fn(&Counts) -> u64) -> V
 fn share(delta: &Delta, model: &Model) -> f64 {
     let all = model.dedup.delta.as_ref().map_or(0.0, Delta::bits_per_s);
     if all > 0.0 { delta.bits_per_s() / all } else { 0.0 }
+}
+
+/// A duration, or the least that it may be.
+const fn duration(ns: u64, is_least: bool) -> Value<'static> {
+    if is_least { Value::LeastDuration(ns) } else { Value::Duration(ns) }
 }
 
 /// A number that the screen shows as `word` when it is 0.

@@ -99,6 +99,8 @@ pub enum Value<'a> {
     Bytes(u64),
     /// Duration in nanoseconds.
     Duration(u64),
+    /// Lower bound of a duration in nanoseconds.
+    LeastDuration(u64),
     /// Identifier.
     Number(u32),
     /// Identifier that the screen shows as a word.
@@ -148,10 +150,15 @@ impl<'a> Value<'a> {
             Self::Unknown | Self::Address(_) | Self::Text(_) => None,
             Self::State(state) => Some(f64::from(state.rank())),
             Self::Rate(n) | Self::Share(n) | Self::Ratio(n) => Some(*n),
-            Self::Count(n) | Self::Bytes(n) | Self::Duration(n) => Some(*n as f64),
+            Self::Count(n) | Self::Bytes(n) | Self::Duration(n) | Self::LeastDuration(n) => Some(*n as f64),
             Self::Number(n) | Self::Special(n, _) | Self::First(n) => Some(f64::from(*n)),
             Self::Link(n, _) => Some(f64::from(*n)),
         }
+    }
+
+    /// The sign before its number: that of a lower bound.
+    pub(in crate::tui) const fn sign(&self) -> &'static str {
+        if matches!(self, Self::LeastDuration(_)) { LEAST } else { "" }
     }
 
     /// The value as exports hold it: a number, a text, or null when it is unknown.
@@ -160,7 +167,7 @@ impl<'a> Value<'a> {
             Self::Unknown => serde_json::Value::Null,
             Self::State(state) => json!(state_name(*state)),
             Self::Rate(n) | Self::Share(n) | Self::Ratio(n) => json!(n),
-            Self::Count(n) | Self::Bytes(n) | Self::Duration(n) => json!(n),
+            Self::Count(n) | Self::Bytes(n) | Self::Duration(n) | Self::LeastDuration(n) => json!(n),
             Self::Number(n) | Self::Special(n, _) | Self::First(n) => json!(n),
             Self::Address(address) => json!(address),
             Self::Link(_, link) => json!(link_name(link.0)),
@@ -198,6 +205,7 @@ impl<'a> Value<'a> {
             Self::Count(n) => (compact(*n as f64), counted(*n)),
             Self::Bytes(n) => (units::bytes(*n), theme::PLAIN),
             Self::Duration(ns) => (units::duration(*ns).replace(' ', ""), theme::PLAIN),
+            Self::LeastDuration(ns) => (least(*ns), theme::PLAIN),
             Self::Number(n) => (n.to_string(), theme::PLAIN),
             Self::Special(_, word) => ((*word).to_owned(), theme::DIM),
             Self::First(n) => (format!("{n}+"), theme::PLAIN),
@@ -215,6 +223,21 @@ impl<'a> Value<'a> {
             _ => self.number().map(|n| u128::from(float(n))),
         }
     }
+}
+
+/// Before the lower bound of a time.
+pub(in crate::tui) const LEAST: &str = ">";
+
+/// The lower bound of a duration, with the digits for which its sign leaves room.
+fn least(ns: u64) -> String {
+    let text = units::duration(ns);
+    let shorter = text.split_once('.').and_then(|(whole, rest)| {
+        let (digits, unit) = rest.split_once(' ')?;
+        let fewer = digits.get(..digits.len().checked_sub(1)?)?;
+        let point = if fewer.is_empty() { "" } else { "." };
+        Some(format!("{whole}{point}{fewer}{unit}"))
+    });
+    format!("{LEAST}{}", shorter.unwrap_or_else(|| text.replace(' ', "")))
 }
 
 /// Floats that are not negative compare like their bits.

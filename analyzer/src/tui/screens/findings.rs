@@ -14,7 +14,7 @@ use crate::tui::export::ExportTable;
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::theme;
-use crate::tui::view::{Concluded, View};
+use crate::tui::view::{AsOf, Concluded, View};
 use crate::tui::widgets::panel::{BOXED, Title, frame_height, panel};
 use crate::tui::widgets::{Spans, cut, line, select};
 use crate::util::units;
@@ -104,7 +104,7 @@ impl Page for FindingsScreen {
         let about = counted(view, &concluded);
         let hint = format!("{} opens", view.options.keys.first(Input::Open));
         let inside = panel(buffer, list, boxed, Title { name: "FINDINGS", about: &about, hint: &hint });
-        titles(buffer, inside, &concluded, self.cursor, at.findings_page());
+        titles(buffer, inside, view, &concluded, (self.cursor, at.findings_page()));
         let below = Rect { y: list.bottom(), height: at.body.height - list.height, ..at.body };
         let first = self.cursor.selected.unwrap_or(0);
         if problem::preview(buffer, below, view, first) {
@@ -128,7 +128,7 @@ fn texts(
     };
     let width = usize::from(if boxed { area.width.saturating_sub(2) } else { area.width });
     for (place, finding) in concluded.findings.iter().enumerate().skip(first) {
-        let mut lines = text(finding, end(view, concluded), width);
+        let mut lines = text(finding, view.data_end(concluded.end_ns), width);
         let fits = height(&lines).saturating_add(height(blind)) <= area.height;
         if !fits && place > first {
             break;
@@ -172,7 +172,10 @@ fn counted(view: &View, concluded: &Concluded<'_>) -> String {
     let owned = (owned > 0).then(|| units::plural(owned as u64, "consequence"));
     let info = (info > 0).then(|| format!("{info} for information"));
     // The first is empty where the snapshot shown has no findings of its own.
-    let parts = [Some(problems::about(view)), owned, info, Some(since(concluded.as_of))];
+    let figures = problems::span(findings);
+    // The time of the figures is not that of all data.
+    let since = Some(since(concluded.as_of)).filter(|_| figures.is_none() || concluded.as_of != AsOf::Now);
+    let parts = [Some(problems::about(view)), figures.map(str::to_owned), owned, info, since];
     let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
     parts.join(", ")
 }
@@ -191,13 +194,20 @@ fn nothing_yet(buffer: &mut Buffer, area: Rect, view: &View) {
 }
 
 /// The list of findings.
-fn titles(buffer: &mut Buffer, list: Rect, concluded: &Concluded<'_>, cursor: Cursor, page: usize) {
+fn titles(
+    buffer: &mut Buffer,
+    list: Rect,
+    view: &View,
+    concluded: &Concluded<'_>,
+    (cursor, page): (Cursor, usize),
+) {
+    let end = view.data_end(concluded.end_ns);
     let findings = concluded.findings;
     let left = findings.len().saturating_sub(cursor.offset);
     let shown = if left > page && page > 1 { page - 1 } else { page };
     let rows = findings.iter().enumerate().skip(cursor.offset).take(shown);
     for (y, (place, finding)) in (0..).zip(rows) {
-        line(buffer, list, y, &title(finding, usize::from(list.width)));
+        line(buffer, list, y, &title(finding, end, usize::from(list.width)));
         if cursor.selected == Some(place) {
             select(buffer, Rect { y: list.y + y, height: 1, ..list });
         }
@@ -212,7 +222,7 @@ fn titles(buffer: &mut Buffer, list: Rect, concluded: &Concluded<'_>, cursor: Cu
 const LONGEST_TITLE: usize = 80;
 
 /// Severity and title in a line, and at its end since when it has been active, or when it ended.
-pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
+fn title(finding: &Finding, end: DataEnd, width: usize) -> Line<'static> {
     let mut spans = Spans::default();
     // An effect stands below what owns it.
     let indent = if finding.owner.is_some() { " └ " } else { " " };
@@ -225,7 +235,12 @@ pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
         spans.push(format!("{symbol} {:<8} ", finding.severity.word()), style);
     }
     let time = if finding.active { finding.since_ns() } else { finding.last_seen_ns };
-    let word = if finding.active { "since" } else { "ended" };
+    // At the end of a capture nothing goes on.
+    let word = match (finding.active, end.recorded) {
+        (true, false) => "since",
+        (true, true) => "from",
+        (false, _) => "ended",
+    };
     let mut time = time.map_or_else(String::new, |ns| match units::second_utc(ns) {
         clock if width < BOXED.into() => format!("  {word} {clock}"),
         clock => format!("  {word} {clock} UTC"),
@@ -233,7 +248,7 @@ pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
     // The times stand below one another, behind the longest title at most.
     let room = |time: &str| width.saturating_sub(spans.width + time.chars().count() + 1);
     // A clock says it alone where a title is whole beside it.
-    let clock = time.replace("  since ", "  ");
+    let clock = if finding.active { time.replace(&format!("  {word} "), "  ") } else { time.clone() };
     let is_whole = |time: &str| !problems::shortened(&finding.title, room(time)).contains('…');
     if !is_whole(&time) && is_whole(&clock) {
         time = clock;
@@ -259,11 +274,6 @@ pub(in crate::tui) fn ended(all: &[Finding]) -> Vec<String> {
         texts.push(format!("{} ended{at}", kind.badge()));
     }
     texts
-}
-
-/// The end of the data: of a capture too, findings are as of the snapshot shown.
-fn end(view: &View, concluded: &Concluded<'_>) -> DataEnd {
-    DataEnd { recorded: false, ..view.data_end(concluded.end_ns) }
 }
 
 /// Everything about one finding.
@@ -323,13 +333,13 @@ mod tests {
         finding.evidence.insert(Evidence::declared(finding.id, "better_case", "qps_2".into()));
         finding.evidence.insert(Evidence::declared(finding.id, "link", "eth_0".into()));
         let over = DataEnd { ns: Some(START + 2 * OVER_NS), recorded: false, ..DataEnd::default() };
-        assert!(!title(&finding, 60).to_string().contains("ended"));
+        assert!(!title(&finding, over, 60).to_string().contains("ended"));
         let page = |finding: &Finding| {
             let lines: Vec<String> = text(finding, over, 80).iter().map(ToString::to_string).collect();
             lines.join("\n")
         };
         finding.active = false;
-        let line = title(&finding, 60).to_string();
+        let line = title(&finding, over, 60).to_string();
         assert!(line.ends_with("  ended 13:05:09") && line.chars().count() <= 60, "{line}");
         assert_eq!(ended(&[finding.clone(), finding.clone()]), ["LOSS ended 13:05:09"]);
         assert!(page(&finding).contains("ended 13:05:09 UTC"), "{}", page(&finding));
@@ -341,7 +351,9 @@ mod tests {
         let text = "Remote access error NAK from 10.40.2.25 to 10.40.1.11 QP 5088";
         let mut finding = Finding::new("nak.refused", Severity::Critical, text.into());
         finding.first_seen_ns = Some(START);
-        let line = |width| title(&finding, width).to_string();
+        let line = |width| title(&finding, DataEnd::default(), width).to_string();
+        let recorded = DataEnd { recorded: true, ..DataEnd::default() };
+        assert!(title(&finding, recorded, 90).to_string().ends_with("  from 13:05:09"));
         let room = text.chars().count() + "  since 13:05:09".len() + 4;
         assert_eq!(line(room), format!(" ✖ {text}  since 13:05:09"));
         assert_eq!(line(room - 1), format!(" ✖ {text}       13:05:09"));

@@ -7,7 +7,7 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 use serde_json::json;
 
-use self::pairs::{Unit, figure, level, pairs};
+use self::pairs::{Unit, figure, least, level, pairs};
 use super::page::{Effect, Hints, Page};
 use super::{empty, timeline};
 use crate::findings::Problem;
@@ -507,7 +507,7 @@ fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, unit: &Unit, most:
         let text = block.map_or_else(|| format!("{nothing} "), |block| format!("{block}{block}"));
         buffer.set_stringn(area.x + 1, area.y, text, room, block_style);
     } else {
-        let text = cut(&unit.show(value), 6, false);
+        let text = cut(&format!("{}{}", least(metric, cell), unit.show(value)), 6, false);
         buffer.set_stringn(area.x + 1, area.y, block.unwrap_or(' ').to_string(), 1, block_style);
         buffer.set_stringn(area.x + 2, area.y, format!("{text:>0$}", room - 1), room - 1, style);
     }
@@ -534,7 +534,10 @@ fn selected(buffer: &mut Buffer, area: Rect, data: &Data, screen: &MatrixScreen)
         (Metric::Retransmissions, {
             format!("RETX {}", figure(Metric::Retransmissions, cell.value(Metric::Retransmissions)))
         }),
-        (Metric::Latency, format!("p99 {}", cell.latency_ns.map_or_else(unknown, units::duration))),
+        (Metric::Latency, {
+            let latency = cell.latency_ns.map_or_else(unknown, units::duration);
+            format!("p99 {}{latency}", least(Metric::Latency, cell))
+        }),
     ];
     let pair = format!("{src} → {dst}");
     let width = usize::from(area.width);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::analysis;
 use crate::analysis::{Entropy, FlowId, NakCauses, Spray, Spread};
-use crate::findings::Silences;
+use crate::findings::{Grounds, Silences};
 use crate::model::{Conclusions, FlowVerdicts, TimeRange};
 use crate::report::{self, Report};
 use crate::sample::Sample;
@@ -32,6 +32,8 @@ pub struct Analysis {
     pub time_ns: u64,
     /// Its report without the flows: since the start.
     pub report: Report,
+    /// What a healthy verdict rests on, of all flows.
+    pub grounds: Grounds,
     /// True if requests of some flow are timed.
     pub timed: bool,
     /// True if the process of some flow is known.
@@ -90,6 +92,7 @@ impl Analyst {
         }
         let conclusions = Arc::new(Conclusions::of(&report, now));
         let verdicts = FlowVerdicts::of(&report.findings);
+        let grounds = Grounds::of(&report.facts);
         let timed = report.facts.flows.iter().any(|flow| flow.latency_ns.is_some());
         let owned = report.facts.flows.iter().any(|flow| flow.pid.is_some());
         let spread = report.facts.flows.iter();
@@ -98,7 +101,18 @@ impl Analyst {
         let nak_causes = answers.map(|flow| (FlowId::of(flow), report.facts.nak_causes(flow))).collect();
         // No screen shows the others, and 65,536 take as much memory as three samples.
         report.facts.flows = Vec::new();
-        Analysis { time_ns: now, report, timed, owned, conclusions, spread, nak_causes, verdicts, entropy }
+        Analysis {
+            time_ns: now,
+            report,
+            grounds,
+            timed,
+            owned,
+            conclusions,
+            spread,
+            nak_causes,
+            verdicts,
+            entropy,
+        }
     }
 
     /// The newest spread of this time or before, else the oldest.

@@ -193,9 +193,7 @@ impl Log {
         if self.seen_elsewhere(event, class) {
             return;
         }
-        self.place(event, class, snapshot_ns, peer);
-        // Whatever entry took it is the latest.
-        if let Some(number) = self.entries.back().map(|entry| entry.number) {
+        if let Some(number) = self.place(event, class, snapshot_ns, peer) {
             if self.recent.len() == RECENT {
                 self.recent.pop_front();
             }
@@ -226,20 +224,20 @@ impl Log {
         true
     }
 
-    /// Adds an event to the entry that it belongs to, or as a new one.
+    /// Adds an event to the entry that it belongs to, or as a new one; its number.
     fn place(
         &mut self,
         event: &EventSample,
         class: &'static Class,
         snapshot_ns: u64,
         peer: impl Fn(&FlowKey) -> Option<u32>,
-    ) {
+    ) -> Option<u64> {
         // Between two snapshots there is nothing to go back to; but events come before the snapshot that follows them.
         let open = event.time_ns > self.snapshot_ns;
         let kept = |before: &EntryState| open || before.time_ns <= snapshot_ns;
         if self.answer(event, peer, kept) {
             self.forget();
-            return;
+            return self.entries.back().map(|entry| entry.number);
         }
         let same = self.entries.iter().rev().take(JOIN_AMONG).position(|entry| {
             entry.class.bit == class.bit
@@ -252,9 +250,10 @@ impl Log {
             entry.push(event, self.seen, kept);
             self.past += entry.before.len() - before;
             // It is the latest now, and has the place of the latest.
+            let number = entry.number;
             self.entries.push_back(entry);
             self.forget();
-            return;
+            return Some(number);
         }
         if self.entries.len() == CAPACITY {
             self.past -= self.entries.pop_front().map_or(0, |entry| entry.before.len());
@@ -277,8 +276,12 @@ impl Log {
             number: self.next,
         };
         entry.expect_answer(event);
-        self.entries.push_back(entry);
+        // Of a flow that fell silent a sample says so, after later events of others.
+        let before = |other: &Entry| class.bit != IDLE || other.latest.time_ns <= event.time_ns;
+        let at = self.entries.iter().rposition(before).map_or(0, |at| at + 1);
+        self.entries.insert(at, entry);
         self.next += 1;
+        Some(self.next - 1)
     }
 
     /// There is another snapshot that one can go back to, later than all before.
@@ -524,6 +527,25 @@ mod tests {
         }
         assert!(log.past <= super::PAST);
         assert_eq!(log.past, log.latest().map(|entry| entry.before.len()).sum::<usize>());
+    }
+
+    /// A sample says of a flow that it fell silent, after later events of others.
+    #[test]
+    fn a_flow_that_fell_silent_has_the_place_of_its_time() {
+        let mut log = Log::default();
+        for (bits, second, flow) in [(Event::NAK, 1, 1), (Event::GAP, 9, 2), (super::IDLE, 5, 3)] {
+            log.push(&event(bits, second * 1_000_000_000, flow), 0);
+        }
+        let words = |log: &Log| log.latest().map(|entry| entry.class.word).collect::<Vec<_>>();
+        assert_eq!(words(&log), ["GAP", "IDLE", "NAK"]);
+        // Another tap that showed the same flow is no entry of its own.
+        let mut twin = event(super::IDLE, 5_000_000_001, 3);
+        twin.key.link = 1;
+        log.push(&twin, 0);
+        let entry = log.latest().nth(1).unwrap();
+        assert_eq!((words(&log).len(), &entry.also[..]), (3, &[1][..]));
+        log.push(&event(super::IDLE, 10_000_000_000, 4), 0);
+        assert_eq!(words(&log), ["IDLE", "GAP", "IDLE", "NAK"]);
     }
 
     #[test]

@@ -99,6 +99,8 @@ pub struct Cell {
     pub sequenced: bool,
     /// The 99th percentile of latency in the time range, of the requests of all its queue pairs, in nanoseconds.
     pub latency_ns: Option<u64>,
+    /// True if it is a lower bound: too many of these requests have no answer.
+    pub latency_is_least: bool,
     /// Findings about its flows; unknown until [`Matrix::judge`].
     pub judged: FlowVerdict,
 }
@@ -160,6 +162,7 @@ fn add_latency(cells: &mut [Cell], mut timed: Vec<(u32, &Row)>, model: &Model) {
         let Some(cell) = at.and_then(|at| cells.get_mut(at)) else { continue };
         let latency = model.latency_of(rows.iter().map(|(_, row)| *row));
         cell.latency_ns = latency.and_then(|latency| latency.tail()).map(Bucket::ns);
+        cell.latency_is_least = latency.is_some_and(|latency| latency.p99_is_least());
     }
 }
 

@@ -285,14 +285,17 @@ fn add_latency(peers: &mut [Peer], cx: Context<'_>, (by, rails): (PeerGrouping, 
     }
     let places: Map<Shared, usize> =
         peers.iter().enumerate().map(|(at, peer)| (peer.shared.clone(), at)).collect();
-    let mut ends = vec![[[0; BUCKETS]; 2]; peers.len()];
+    let mut ends = vec![([[0; BUCKETS]; 2], 0); peers.len()];
     for row in &cx.model.rows {
-        if let Some(ends) = places.get(&Shared::of(by, row, cx, rails)).and_then(|at| ends.get_mut(*at)) {
+        let place = places.get(&Shared::of(by, row, cx, rails)).and_then(|at| ends.get_mut(*at));
+        if let Some((ends, unanswered)) = place {
             cx.model.add_latency(row, ends);
+            *unanswered += cx.model.unanswered(row);
         }
     }
-    for (peer, [now, then]) in peers.iter_mut().zip(&ends) {
-        peer.latency = Histogram::of(now).since(&Histogram::of(then));
+    for (peer, ([now, then], unanswered)) in peers.iter_mut().zip(ends) {
+        let times = Histogram::of(&now).since(&Histogram::of(&then));
+        peer.latency = times.map(|times| Times { unanswered, ..times });
     }
 }
 

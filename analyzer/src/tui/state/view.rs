@@ -177,9 +177,8 @@ impl View {
     pub fn judged<'a>(&self, verdict: Verdict<'a>) -> Verdict<'a> {
         match &self.analysis {
             Some(analysis) => {
-                let facts = &analysis.report.facts;
-                let verdict = verdict.of_judged(facts);
-                if self.past() { verdict } else { verdict.with_basis(facts) }
+                let verdict = verdict.of_judged(&analysis.grounds);
+                if self.past() { verdict } else { verdict.with_basis(&analysis.grounds) }
             }
             None => verdict,
         }

@@ -180,7 +180,8 @@ impl Uneven {
         let raise = if bound {
             bound_steps(input, raise, &busiest)
         } else {
-            steps(input, raise, &busiest, place.switch_port.as_deref())
+            let sender = with_data.first().map(|flow| flow.src);
+            steps(input, raise, (&busiest, place.switch_port.as_deref()), sender)
         };
         raise
             .compares(names, place.direction)
@@ -232,7 +233,12 @@ fn hosts_of(input: &Input<'_>, flows: &[&Flow]) -> (String, (Option<End>, Option
 
 /// Steps about what distributes the load, nearest first: the source ports of the flows, the switch's hash, the job's
 /// settings.
-fn steps(input: &Input<'_>, raise: Raise, busiest: &str, port: Option<&str>) -> Raise {
+fn steps(
+    input: &Input<'_>,
+    raise: Raise,
+    (busiest, port): (&str, Option<&str>),
+    sender: Option<Address>,
+) -> Raise {
     let (here, name) = (Commands::on(input, busiest), short(busiest));
     let switch = port.map_or_else(|| "On the switches".to_owned(), |port| format!("On {port}"));
     raise
@@ -248,7 +254,8 @@ fn steps(input: &Input<'_>, raise: Raise, busiest: &str, port: Option<&str>) -> 
         )
         .step(
             "If there are few source ports, raise NCCL_IB_QPS_PER_CONNECTION; check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.",
-            here.nccl_settings(),
+            // Of a capture that is the host that sends most.
+            if here.are_here() { here } else { sender.map_or(here, Commands::of_host) }.nccl_settings(),
         )
 }
 

@@ -348,6 +348,10 @@ fn latency(detail: &Detail, row: Option<&Row>, view: &View) -> Vec<Line<'static>
     let figure = timed.and_then(|timed| timed.get(detail.id.slot));
     let not_timed = figure.map_or(0, Figure::not_timed);
     let not_timed = (not_timed > 0).then(|| entry("", plural(not_timed, "request") + " not timed"));
+    let outstanding = figure.map_or(0, |figure| figure.outstanding);
+    let not_timed = not_timed
+        .into_iter()
+        .chain((outstanding > 0).then(|| entry("", plural(outstanding, "request") + " not answered so far")));
     let Some(all) = figure.and_then(|figure| figure.all.as_ref()) else {
         return [entry("latency", units::UNKNOWN)].into_iter().chain(not_timed).collect();
     };
@@ -398,8 +402,11 @@ fn latency_now(row: Option<&Row>, view: &View, max: u64) -> String {
         || units::UNKNOWN.to_owned(),
         |times| {
             let [p50, p99] = [times.p50, times.p99].map(|time| time.ns().min(max));
-            let (p50, p99) = (units::duration(p50), enough(p99, times.count, P99_SAMPLES));
-            format!("p50 {p50}, p99 {p99}")
+            let least = |is_least: bool| if is_least { column::LEAST } else { "" };
+            let p99 = enough(p99, times.count, P99_SAMPLES);
+            let [p50_least, p99_least] = [times.p50_is_least(), times.p99_is_least()].map(least);
+            let p99_least = if p99 == units::UNKNOWN { "" } else { p99_least };
+            format!("p50 {p50_least}{}, p99 {p99_least}{p99}", units::duration(p50))
         },
     )
 }

@@ -62,7 +62,8 @@ impl Table {
                 let unseen = || (crate::util::units::UNKNOWN.to_owned(), theme::DIM);
                 let (mut text, style) = member.map_or_else(unseen, |row| figure.cell(row, cx));
                 if let Some((scale, row)) = scale.as_ref().zip(member) {
-                    text = scale.show(figure.value(row, cx).number());
+                    let value = figure.value(row, cx);
+                    text = format!("{}{}", value.sign(), scale.show(value.number()));
                 }
                 let (x, room) = (right.x + at * (TAP_WIDTH + 1), usize::from(TAP_WIDTH));
                 buffer.set_stringn(x, y, format!("{text:>room$}"), room, style);
@@ -217,9 +218,11 @@ impl Units {
         for (fitted, unit) in columns.iter().zip(&self.0) {
             let (mut text, style) = fitted.column.cell(row, cx);
             if let Some((scale, _)) = unit {
-                let value = fitted.column.value(row, cx).number();
+                let value = fitted.column.value(row, cx);
                 let percent = fitted.column.kind == ValueKind::Ratio;
-                text = if percent { scale.show_percent(value) } else { scale.show(value) };
+                let number = value.number();
+                text = if percent { scale.show_percent(number) } else { scale.show(number) };
+                text.insert_str(0, value.sign());
             } else if fitted.column.id == Id::Link {
                 text = names::apart(&text, links.iter().map(String::as_str), usize::from(fitted.width));
             }

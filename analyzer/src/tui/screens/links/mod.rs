@@ -90,10 +90,12 @@ impl LinksScreen {
         let left = body.height - list;
         let tracks = height(view.data.as_ref().map_or(0, |data| data.over_time.links.len()));
         let room = left.saturating_sub(frame + 1 + below_frame + LEAST_BELOW);
-        let tracks = tracks.min(room);
         let width = if boxed { body.width.saturating_sub(2) } else { body.width };
         let wanted =
             view.data.as_ref().map_or(0, |data| height(self.lines_at(view, data, usize::from(width)).len()));
+        // The load of a single link is the throughput of the timeline below.
+        let below = boxed && left.saturating_sub(below_frame + wanted) >= timeline::BELOW;
+        let tracks = if tracks == 1 && below { 0 } else { tracks.min(room) };
         let spare = (room + LEAST_BELOW).saturating_sub(tracks + wanted.max(LEAST_BELOW));
         let high = spare.checked_div(tracks).map_or(0, |more| (1 + more).min(HIGHEST));
         let trend = if tracks > 0 { frame + tracks * high + 1 } else { 0 };
@@ -254,7 +256,7 @@ impl Page for LinksScreen {
         }
         let lines = self.lines_at(view, data, usize::from(areas.below.width));
         scrolled(buffer, areas.below, &lines, self.below.offset);
-        timeline::render_in(buffer, areas.timeline, at.boxed(), view, data);
+        timeline::render_without_links(buffer, areas.timeline, at.boxed(), view, data);
     }
 }
 

@@ -139,7 +139,8 @@ pub(super) fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric
                 (false, Level::Fine) => theme::PLAIN,
                 (_, level) => theme::text(level),
             };
-            spans.push(format!(" {:>width$}", unit.show(value)), style);
+            let text = format!("{}{}", least(of, cell), unit.show(value));
+            spans.push(format!(" {text:>width$}"), style);
         }
         if let Some(value) = cell.value(metric).filter(|value| bar > 0 && *value > 0.0) {
             spans
@@ -148,6 +149,12 @@ pub(super) fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric
         }
         line(buffer, area, y, &spans.into_line());
     }
+}
+
+/// The sign before a latency that is a lower bound.
+pub(super) fn least(metric: Metric, cell: &Cell) -> &'static str {
+    let is_least = metric == Metric::Latency && cell.latency_ns.is_some() && cell.latency_is_least;
+    if is_least { column::LEAST } else { "" }
 }
 
 /// Only an active finding about the metric that names a flow of the pair makes a value stand out.

@@ -136,6 +136,12 @@ impl Areas {
         let events = if left > rule + 2 { left.min(rule + wanted.events) } else { 0 };
         left -= events;
         timeline += left;
+        // A title without a row below it says nothing.
+        for (own, least) in [(&mut problems, 1), (&mut peers, 2)] {
+            if *own < rule + least {
+                timeline += std::mem::take(own);
+            }
+        }
         let mut y = body.y;
         let mut area = |height: u16| {
             let area = Rect { y, height, ..body };
@@ -337,6 +343,36 @@ mod tests {
                     for (at, one) in all.iter().enumerate() {
                         assert!(all.iter().skip(at + 1).all(|other| !one.intersects(*other)), "{areas:?}");
                     }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_part_is_a_title_alone() {
+        for (width, height) in [60, 80, 99, 100, 120, 139, 140, 160, 240, 300]
+            .into_iter()
+            .flat_map(|width| (8..90).map(move |height| (width, height)))
+        {
+            for n in [1, 2, 3, 5, 8, 40] {
+                let wanted = WantedLines {
+                    timeline: 10,
+                    problems: 2 * n,
+                    problems_and_rest: 3 * n,
+                    sentences: 2 * n,
+                    first_step: n % 7,
+                    each: n,
+                    peers: 1 + n,
+                    links: 2 + n,
+                    events: n,
+                };
+                let areas = Areas::new(Rect::new(0, 4, width, height), wanted);
+                let Areas { timeline, problems, peers, links, steps, events, boxed } = areas;
+                // Of tables the titles of columns are a row, too.
+                let parts = [(timeline, 1), (problems, 1), (peers, 2), (links, 2), (steps, 1), (events, 1)];
+                for (area, least) in parts.into_iter().filter(|(area, _)| !area.is_empty()) {
+                    let rows = area.height.saturating_sub(frame_height(boxed));
+                    assert!(rows >= least, "{width}x{height} {n}: {areas:?}");
                 }
             }
         }

@@ -111,6 +111,11 @@ pub(super) fn step_lines(view: &View, data: &Data, width: usize, height: usize) 
     lines
 }
 
+/// Lines with text that have no room.
+pub(super) fn hidden(lines: &[Line<'_>], height: usize) -> u64 {
+    lines.iter().skip(height).filter(|line| line.width() > 0).count() as u64
+}
+
 /// The first lines, with a sign where the sentence of the last one goes on in the next.
 pub(super) fn cut_off(mut lines: Vec<Line<'static>>, width: usize, height: usize) -> Vec<Line<'static>> {
     let text = |line: &Line<'_>| line.spans.iter().map(|span| &*span.content).collect::<String>();

@@ -35,6 +35,7 @@ use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{BOXED, Title, frame_height, inner, panel};
 use crate::tui::widgets::{line, point_out, put, select};
+use crate::util::units;
 
 /// Columns that a box takes at its sides.
 const SIDES: u16 = 2;
@@ -385,10 +386,16 @@ impl Page for OverviewScreen {
             );
         }
         if !areas.steps.is_empty() {
-            let title = Title { name: "JOB STEPS", hint: &opens(view, Screen::Bursts), ..Title::default() };
-            let area = panel(buffer, areas.steps, areas.boxed, title);
+            let area = inner(areas.steps, areas.boxed);
             let (width, height) = (usize::from(area.width), usize::from(area.height));
-            put(buffer, area, lower::cut_off(lower::step_lines(view, data, width, height), width, height));
+            let lines = lower::step_lines(view, data, width, height);
+            let hint = match lower::hidden(&lines, height) {
+                0 => opens(view, Screen::Bursts),
+                lines => format!("+{} · {}", units::plural(lines, "line"), opens(view, Screen::Bursts)),
+            };
+            let title = Title { name: "JOB STEPS", hint: &hint, ..Title::default() };
+            panel(buffer, areas.steps, areas.boxed, title);
+            put(buffer, area, lower::cut_off(lines, width, height));
         }
         if !areas.events.is_empty() {
             let title = Title { name: "EVENTS", about: "newest first", hint: &opens(view, Screen::Events) };

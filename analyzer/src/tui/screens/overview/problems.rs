@@ -8,6 +8,7 @@ use ratatui::text::{Line, Span};
 use rocescope_common::account::FlowKey;
 
 pub(in crate::tui) use self::ends::both_ends;
+use self::sentence::kind;
 pub(in crate::tui) use self::sentence::shortened;
 pub(in crate::tui) use self::time_text::{Clock, TimeText};
 use super::super::finding_lines;
@@ -63,13 +64,18 @@ pub(in crate::tui) fn about(view: &View) -> String {
     }
 }
 
+/// The time that the figures of problems cover, where that is not the whole run.
+pub(in crate::tui) fn span(all: &[Finding]) -> Option<&'static str> {
+    let dated = all.iter().any(|one| one.is_problem() && one.is_of_episode());
+    dated.then_some("figures of the latest episode")
+}
+
 /// The same, with the number of those for information.
 pub(super) fn about_all(view: &View) -> String {
     let all = known(view).map_or(&[][..], |concluded| concluded.findings);
-    let dated = all.iter().any(|one| one.is_problem() && one.is_of_episode());
-    let episodes = if dated { " · figures of the latest episode" } else { "" };
+    let episodes = span(all).map_or_else(String::new, |span| format!(" · {span}"));
     match all.iter().filter(|one| one.severity == Severity::Info).count() {
-        0 => about(view) + episodes,
+        0 => about(view) + &episodes,
         // The time of the figures matters more than what is no problem.
         notes => format!("{}{episodes} · {notes} for information", about(view)),
     }
@@ -483,19 +489,6 @@ const STEPS_HEAD: usize = 1;
 /// The worst problem that has steps.
 fn with_steps(all: &[Finding]) -> Option<&Finding> {
     all.iter().find(|one| one.is_problem() && !one.steps.is_empty())
-}
-
-/// What a problem is, without its figures: `loss upstream of rail0`.
-fn kind(finding: &Finding) -> String {
-    let name = finding.title.split(": ").next().unwrap_or_default();
-    let mut letters = name.chars();
-    match (letters.next(), letters.next()) {
-        // Not of an abbreviation.
-        (Some(first), Some(second)) if second.is_lowercase() => {
-            first.to_lowercase().chain([second]).chain(letters).collect()
-        }
-        _ => name.to_owned(),
-    }
 }
 
 /// The steps of the worst finding, with their `commands` or without, as many as there is room for.

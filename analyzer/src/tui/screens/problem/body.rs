@@ -7,7 +7,7 @@ use super::super::overview::problems::Clock;
 use super::super::timeline::Chart;
 use super::super::timeline::chart::Picture;
 use crate::analysis::{FlowId, link_name};
-use crate::findings::{DataEnd, End, Finding, can_cause};
+use crate::findings::{DataEnd, End, Finding, Step, can_cause};
 use crate::model::{Basis, Counts, Level, LinkRow, Row, detail};
 use crate::tui::column::{compact, process};
 use crate::tui::data::Data;
@@ -218,12 +218,12 @@ impl<'a> Subject<'a> {
                 let item = (line == 0 && step.command.is_none()).then_some(Item::Step(at));
                 entries.push(Entry { line: spans.into_line(), item });
             }
-            // A command is one line, or it would be copied from the screen in parts.
-            if let Some(command) = &step.command {
+            // Whole, as half a command is of no use; the key copies it as one line.
+            for (line, text) in step_command(step, width).into_iter().enumerate() {
                 let mut spans = Spans::default();
-                spans.push("   $ ", theme::DIM);
-                spans.push(cut(command, width.saturating_sub(6), false), theme::KEY);
-                entries.push(Entry { line: spans.into_line(), item: Some(Item::Step(at)) });
+                spans.push(if line == 0 { "   $ " } else { "     " }, theme::DIM).push(text, theme::KEY);
+                let item = (line == 0).then_some(Item::Step(at));
+                entries.push(Entry { line: spans.into_line(), item });
             }
         }
         if entries.is_empty() {
@@ -464,6 +464,11 @@ fn has_room(flow: &FlowId, width: usize) -> bool {
     format!("{}{}", flow.src, flow.dst).chars().count() + ROLES <= width
 }
 
+/// The lines of the command of a step.
+fn step_command(step: &Step, width: usize) -> Vec<String> {
+    step.command.iter().flat_map(|command| wrap(command, width.saturating_sub(6))).collect()
+}
+
 /// Counters of a flow that are not zero.
 fn figures(counts: &Counts) -> String {
     let all = [
@@ -482,4 +487,23 @@ fn figures(counts: &Counts) -> String {
         parts.push(format!("CE {}", units::ratio(Some(ce))));
     }
     parts.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The longest that a step has: at 80 columns it has two lines.
+    #[test]
+    fn a_command_is_whole_at_every_width() {
+        let command =
+            "tcpdump -i DEV -s 128 -c 1000000 -w straggler.pcap 'udp port 4791 or (vlan and udp port 4791)'";
+        let step = Step { command: Some(command.to_owned()), ..Step::default() };
+        for width in 40..120 {
+            let lines = step_command(&step, width);
+            assert_eq!(lines.join(" "), command);
+            assert!(lines.iter().all(|line| line.chars().count() + 6 <= width), "{width}: {lines:?}");
+        }
+        assert!(step_command(&Step::default(), 80).is_empty());
+    }
 }

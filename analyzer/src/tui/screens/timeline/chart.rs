@@ -14,7 +14,7 @@ use crate::findings::Problem;
 use crate::model::over_time::Series;
 use crate::model::signals::{self, ROWS, Row};
 use crate::model::{Basis, Counts, Level, LinkRow, Model};
-use crate::tui::column::{compact, shown_link};
+use crate::tui::column::{self, compact, shown_link};
 use crate::tui::data::Data;
 use crate::tui::view::{AsOf, View};
 use crate::tui::widgets::{Spans, cut};
@@ -54,6 +54,8 @@ pub(in crate::tui::screens) struct Picture<'a> {
     at_ns: Option<u64>,
     /// Times that the axis names first.
     marks: Vec<u64>,
+    /// Links that have rows where there is room.
+    links: usize,
     /// Width of the names, in columns.
     name: usize,
 }
@@ -71,7 +73,13 @@ impl<'a> Picture<'a> {
         let concluded = view.concluded().filter(|concluded| !matches!(concluded.as_of, AsOf::Later(_)));
         let findings = concluded.map_or(&[][..], |concluded| concluded.findings);
         let at_ns = chart.cursor_ns.or_else(|| Some(data.model.time_ns).filter(|_| view.past()));
-        Some(Self { view, data, chart, grid, findings, at_ns, marks: Vec::new(), name })
+        let links = data.over_time.links.len();
+        Some(Self { view, data, chart, grid, findings, at_ns, marks: Vec::new(), links, name })
+    }
+
+    /// The same without the load of links.
+    pub(in crate::tui::screens) fn without_links(self) -> Self {
+        Self { links: 0, ..self }
     }
 
     /// The lines: as many as `height` allows, those with values before those without; and the scale of the links.
@@ -81,7 +89,7 @@ impl<'a> Picture<'a> {
         let known: Vec<&Row> = rows(self.data).collect();
         let quiet = |row: &&Row| self.is_quiet(row);
         let calm = |row: &&Row| self.is_calm(row);
-        let links = self.data.over_time.links.len();
+        let links = self.links;
         // All links where there is room, else those that findings are about, which take the place of signals that show
         // nothing.
         let own = if links > 1 && room >= known.len() + links + 2 {
@@ -348,6 +356,9 @@ impl<'a> Picture<'a> {
         let text = match now {
             None if row.series == Series::CeRatio && self.chart.cursor_ns.is_none() => "off".to_owned(),
             None => units::UNKNOWN.to_owned(),
+            Some(value) if row.series == Series::P99 && self.is_least() => {
+                format!("{}{}", column::LEAST, figure(row.series, value))
+            }
             // At the cursor it is a rate or a part of one, whose time the line of the clock names.
             Some(value) => figure(row.series, value),
         };
@@ -377,6 +388,11 @@ impl<'a> Picture<'a> {
             spans.into_line()
         };
         lines.map(line).collect()
+    }
+
+    /// True if the latency of the requests that were answered in the time range is a lower bound of that of all.
+    const fn is_least(&self) -> bool {
+        self.chart.cursor_ns.is_none() && self.data.model.p99_is_least
     }
 
     /// The value of the points in the time range: all of a signal, the highest of a gauge.

@@ -24,9 +24,18 @@ pub(super) const BELOW: u16 = 10;
 /// The timeline of all signals, for other screens that have room for it.
 pub(super) fn render_in(buffer: &mut Buffer, area: Rect, boxed: bool, view: &View, data: &Data) {
     let width = usize::from(inner(area, boxed).width);
-    let Some(picture) = Picture::new(view, data, Chart::default(), width).filter(|_| !area.is_empty()) else {
-        return;
-    };
+    render(buffer, area, boxed, Picture::new(view, data, Chart::default(), width));
+}
+
+/// The same for a screen that has the load of the links already.
+pub(super) fn render_without_links(buffer: &mut Buffer, area: Rect, boxed: bool, view: &View, data: &Data) {
+    let width = usize::from(inner(area, boxed).width);
+    let picture = Picture::new(view, data, Chart::default(), width);
+    render(buffer, area, boxed, picture.map(Picture::without_links));
+}
+
+fn render(buffer: &mut Buffer, area: Rect, boxed: bool, picture: Option<Picture<'_>>) {
+    let Some(picture) = picture.filter(|_| !area.is_empty()) else { return };
     let (lines, scale) = picture.lines(usize::from(inner(area, boxed).height));
     let title = Title { name: "TIMELINE", about: &scale, hint: &picture.length() };
     let area = panel(buffer, area, boxed, title);

@@ -119,13 +119,24 @@ fn is_titled(finding: &Finding, host: Address) -> bool {
 
 /// Both ends with their queue pairs; of hosts that the title names the queue pairs alone.
 fn queue_pairs(finding: &Finding, below_title: bool) -> Option<[Side; 2]> {
-    let ends = [finding.requester.as_ref()?, finding.responder.as_ref()?];
+    let mut ends = [finding.requester.as_ref()?, finding.responder.as_ref()?];
+    // From the end that sends the packets in question, as titles name hosts: of READ responses the responder.
+    if is_answered(finding) {
+        ends.reverse();
+    }
     if ends.iter().any(|end| end.qpn.is_none()) {
         return None;
     }
     let [has_from, has_to] = hosts_named(finding, ends.map(|end| end.addr), below_title);
     let [from, to] = ends;
     Some([Side::of(from, has_from), Side::of(to, has_to)])
+}
+
+/// True if its first flow goes from the responder to the requester.
+fn is_answered(finding: &Finding) -> bool {
+    let [requester, responder] = [&finding.requester, &finding.responder].map(Option::as_ref);
+    let hosts = requester.zip(responder).map(|(requester, responder)| (responder.addr, requester.addr));
+    finding.flows.first().is_some_and(|flow| Some((flow.src, flow.dst)) == hosts)
 }
 
 /// Which of the two ends has its host: the second has none where the title names it alone. Which of two that the title
@@ -140,6 +151,9 @@ fn ends(finding: &Finding) -> Option<[Side; 2]> {
     let same = |flow: &FlowId| (flow.src, flow.dst) == (first.src, first.dst);
     let host = |host: Address| Side { host: Some(host.to_string()), ..Side::default() };
     let ends = match (&finding.requester, &finding.responder) {
+        (Some(requester), Some(responder)) if is_answered(finding) => {
+            [responder, requester].map(|end| Side::of(end, true))
+        }
         (Some(requester), Some(responder)) => [requester, responder].map(|end| Side::of(end, true)),
         (None, None) if finding.flows.iter().all(same) => [first.src, first.dst].map(host),
         _ => return None,

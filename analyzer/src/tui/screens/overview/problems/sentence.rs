@@ -1,5 +1,6 @@
 //! A diagnosis where it has no room.
 
+use crate::findings::Finding;
 use crate::tui::widgets::{cut, letters, whole};
 
 /// Letters that make words of a cut part worth more than a whole number of parts.
@@ -45,6 +46,19 @@ fn share_alone(title: &str) -> String {
             parts.into_iter().flatten().collect()
         },
     )
+}
+
+/// What a problem is, without its figures: `loss upstream of rail0`.
+pub(super) fn kind(finding: &Finding) -> String {
+    let name = finding.title.split(": ").next().unwrap_or_default();
+    let mut letters = name.chars();
+    match (letters.next(), letters.next()) {
+        // Not of an abbreviation.
+        (Some(first), Some(second)) if second.is_lowercase() => {
+            first.to_lowercase().chain([second]).chain(letters).collect()
+        }
+        _ => name.to_owned(),
+    }
 }
 
 #[cfg(test)]

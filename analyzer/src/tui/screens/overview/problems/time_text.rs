@@ -36,7 +36,8 @@ impl Clock<'_> {
 /// Forms of the time of a problem, each list with the longest first; both are empty where nothing is known.
 #[derive(Debug, Default)]
 pub(in crate::tui) struct TimeText {
-    /// With its length, and how often it came back: `since 12:00:20 (8 s), 3rd time in 2 min 10 s`.
+    /// With its length, and how often it came back: `since 12:00:20 (8 s), 3rd time in 2 min 10 s`, or at the end of
+    /// a capture `12:00:20 to the end (8 s)`.
     more: Vec<String>,
     /// Those that say enough: `since 12:00:20`.
     enough: Vec<String>,
@@ -55,11 +56,17 @@ impl TimeText {
         };
         match (finding.active, finding.since_ns(), finding.last_seen_ns) {
             (true, Some(first), _) => {
-                let since = format!("since {}", at(first));
+                // At the end of a capture nothing goes on.
+                let since = if end.recorded {
+                    format!("{} to the end", at(first))
+                } else {
+                    format!("since {}", at(first))
+                };
                 if let Some(quiet_ns) = finding.quiet_until(*end) {
                     let seconds = quiet_ns / NS_PER_S;
                     let quiet = format!("quiet for {seconds} s");
-                    let enough = vec![format!("{since}, {quiet}"), quiet];
+                    let long = if end.recorded { at(first) } else { since };
+                    let enough = vec![format!("{long}, {quiet}"), quiet];
                     return Self::new(finding, end, enough, None, format!("quiet {seconds} s"));
                 }
                 let lasts = end.until().and_then(|until| until.checked_sub(first)).filter(|ns| *ns > 0);

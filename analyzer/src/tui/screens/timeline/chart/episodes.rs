@@ -32,7 +32,8 @@ impl<'a> Picture<'a> {
         let grid = Grid::around(data, first, last, width.saturating_sub(name + AROUND))?;
         let at_ns = Some(data.model.time_ns).filter(|_| view.past());
         let findings = std::slice::from_ref(finding);
-        Some(Self { view, data, chart: Chart::default(), grid, findings, at_ns, marks, name })
+        let links = data.over_time.links.len();
+        Some(Self { view, data, chart: Chart::default(), grid, findings, at_ns, marks, links, name })
     }
 
     /// The rows that are about the finding, its episodes and the axis: at most `height` lines; and the scale of its
