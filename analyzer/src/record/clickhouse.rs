@@ -1,8 +1,8 @@
 //! Sends the files of a recording to ClickHouse: the same Parquet files, from a queue on disk.
 //!
 //! A file stays in the queue until the server has confirmed it. Its name is the deduplication token, so that a file
-//! whose confirmation was lost is not inserted twice. A table forgets tokens: before a file is sent again, the table is
-//! asked for its rows.
+//! whose confirmation was lost is not inserted twice. A table forgets tokens: before a file is sent a second time, the
+//! table is asked for its rows.
 
 mod sent;
 

@@ -282,14 +282,14 @@ fn rows_of(ns: u64) -> Vec<u8> {
 }
 
 /// First words and token of the requests for files.
-fn asked(got: &Receiver<Got>) -> Vec<(String, Option<String>)> {
+fn statements(got: &Receiver<Got>) -> Vec<(String, Option<String>)> {
     let words = got.try_iter().map(|one| (one.query.split(' ').next().unwrap().to_owned(), one.token));
     words.filter(|(word, _)| ["INSERT", "SELECT"].contains(&word.as_str())).collect()
 }
 
 /// Tokens are forgotten: before a file is sent once more, by this run or the next, the table is asked for its rows.
 #[test]
-fn a_file_that_the_table_has_is_not_sent_again() {
+fn a_file_that_the_table_has_is_not_sent_twice() {
     let (select, insert) =
         (("SELECT".to_owned(), None), |name: &str| ("INSERT".to_owned(), Some(name.to_owned())));
     let dir = folder(&[("1-a.link_seconds", &rows_of(1))]);
@@ -302,7 +302,7 @@ fn a_file_that_the_table_has_is_not_sent_again() {
     sender.wake();
     wait_until(|| sender.sent() == 2);
     sender.finish(dir.path());
-    let sent = asked(&got);
+    let sent = statements(&got);
     assert_eq!(sent, [select.clone(), insert("1-a.link_seconds"), select, insert("2-b.link_seconds")]);
 }
 
@@ -314,7 +314,7 @@ fn a_table_that_may_not_be_asked_gets_the_file_with_its_token() {
     let sender = Sender::start(dir.path(), format!("http://{address}/").parse().unwrap()).unwrap();
     wait_until(|| sender.sent() == 2);
     sender.finish(dir.path());
-    let words: Vec<String> = asked(&got).into_iter().map(|(word, _)| word).collect();
+    let words: Vec<String> = statements(&got).into_iter().map(|(word, _)| word).collect();
     assert_eq!(words, ["SELECT", "INSERT", "INSERT"], "asked once");
 }
 

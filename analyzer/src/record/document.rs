@@ -95,7 +95,7 @@ while the file exists) and are retried after 1 s to 60 s, also after the next st
 of ClickHouse with one of 5xx) is reported once for each table and cause and stays in the queue; it is retried after 1 s to 60 s, after all files that were
 never refused. A file's name is its `insert_deduplication_token`: a file
 whose response was lost is not inserted twice while the table remembers its token (`non_replicated_deduplication_window`, or
-`replicated_deduplication_window` and `replicated_deduplication_window_seconds` of a replicated table). Tables forget: before a file is sent again, and for
+`replicated_deduplication_window` and `replicated_deduplication_window_seconds` of a replicated table). Tables forget: before a file is sent a second time, and for
 files that the previous run left, a `SELECT` asks the table for its first and last row and for their number, which takes the right to read it. Without that right a message says that the token
 alone decides; [fleet.md](fleet.md#limits) has how long it does.
 Inserts are synchronous, whatever the server's default is, and keep the order of the file (ClickHouse from 23.4). `https://` needs a build with the feature `tls`, which packages do not have:
