@@ -231,17 +231,15 @@ impl Model {
             Some(seconds) => Basis::Last(seconds),
         };
         let ends = (Arc::clone(end), base.cloned());
+        let histograms = || end.flows.iter().filter_map(|flow| flow.histogram.as_ref());
         Some(Self {
             time_ns: end.time_ns,
             kind: names.kind,
             inputs: names.inputs.clone(),
             window_ns: end.start_ns.map(|start| end.time_ns.saturating_sub(start)),
             basis,
-            has_latency: end.flows.iter().any(|flow| flow.histogram.as_ref().is_some_and(|h| !h.is_empty())),
-            has_p99: end
-                .flows
-                .iter()
-                .any(|flow| flow.histogram.as_ref().is_some_and(|h| h.count() >= P99_SAMPLES)),
+            has_latency: histograms().any(|h| !h.is_empty()),
+            has_p99: histograms().any(|h| h.count() >= P99_SAMPLES),
             longest: Longest::of(&rows),
             has_ipv6: rows.iter().any(|row| row.id.key.family == 6),
             p99_is_least: is_least(990, answered(&ends), rows.iter().map(|row| unanswered(&ends, row)).sum()),

@@ -21,11 +21,11 @@ type Silences = BTreeMap<(u64, u64), Clock>;
 enum Clock {
     /// Other frames passed.
     #[default]
-    WasNotSet,
+    Kept,
     /// No frame passed.
-    MayBeSet,
+    Unknown,
     /// The same packets passed another tap without the silence.
-    WasSet,
+    Set,
 }
 
 /// Flows that other taps see as well.
@@ -67,9 +67,9 @@ impl<'a> HeldUp<'a> {
                 let may_be_clock =
                     no_frame.iter().any(|all| is_but_for(silence, (all.first_ns, all.last_ns)));
                 let clock = match may_be_clock {
-                    true if clocks.was_set(flow) => Clock::WasSet,
-                    true => Clock::MayBeSet,
-                    false => Clock::WasNotSet,
+                    true if clocks.was_set(flow) => Clock::Set,
+                    true => Clock::Unknown,
+                    false => Clock::Kept,
                 };
                 let known = links.entry(&flow.link).or_default().entry(silence).or_default();
                 *known = clock.max(*known);
@@ -118,8 +118,8 @@ fn of_link(entry: &Entry, input: &Input<'_>, silences: &Silences, flows: &[&Flow
     let lengths = || silences.keys().map(|one| length(*one));
     let longest = lengths().max()?;
     let (requester, responder) = ends::of_data(input, flows.iter().copied());
-    let others_passed = silences.values().filter(|clock| **clock == Clock::WasNotSet).count();
-    let was_set = silences.values().all(|clock| *clock == Clock::WasSet);
+    let others_passed = silences.values().filter(|clock| **clock == Clock::Kept).count();
+    let was_set = silences.values().all(|clock| *clock == Clock::Set);
     let diagnosis = if was_set {
         format!("Clock set: {} without packets, which another tap shows without", units::duration(longest))
     } else if others_passed == 0 {

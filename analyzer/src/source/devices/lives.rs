@@ -470,7 +470,9 @@ impl Alive {
     fn move_by(&mut self, by_ns: i64) {
         let times =
             [&mut self.shown.began_ns, &mut self.shown.ended_ns, &mut self.known_ns, &mut self.absent.1];
-        times.into_iter().for_each(|time| *time = time.saturating_add_signed(by_ns));
+        for time in times {
+            *time = time.saturating_add_signed(by_ns);
+        }
         // The time is that of an event. Verbs that are recorded later began after it.
         self.found_dead_ns = None;
     }
