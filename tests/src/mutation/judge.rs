@@ -130,16 +130,17 @@ mod tests {
                 "flows": [{ "packets": flows }],
                 "links": [{ "packets": roce }],
             })
-            .to_string()
         };
-        assert_eq!(wrong_with(0, &report(4, 5), ""), None);
+        assert_eq!(unbalanced(&report(4, 5)), None);
+        assert!(unbalanced(&report(5, 5)).is_some());
+        let invalid = wrong_with(0, &report(4, 5).to_string(), "").unwrap();
+        assert!(invalid.starts_with("against the schema: "), "{invalid}");
         assert_eq!(wrong_with(1 << 8, "", "rocescope: not a capture\n"), None, "refused");
         assert_eq!(wrong_with(0, "{\"name\": \"\u{202E}\"}", ""), None, "JSON is not for people");
         for (status, output, errors) in [
             (101 << 8, String::new(), "thread 'main' panicked at x.rs:1"),
             (9, String::new(), ""),
             (1 << 8, String::new(), "bug: source thread ended unexpectedly"),
-            (0, report(5, 5), ""),
             (0, "{\"totals\":".to_owned(), ""),
             (0, "LINK \u{1b}[31m".to_owned(), ""),
             (0, "LINK \u{9b}31m".to_owned(), ""),
