@@ -65,10 +65,11 @@ pub struct DeviceQp {
     pub control: QpControl,
     /// Source of each figure that several sources may have, named as in `sources`: of `state`, `rqpn`, `src`, `dst`,
     /// `udp_port`, `flow_label`, `dscp`, `path_mtu`, `timeout_ns`, `retry_cnt`, `rnr_retry`, `priority`,
-    /// `adaptive_routing`, `plane`, `bond_port`, `sent_packets` and `received_packets`. `control_path` is a verb, or the
-    /// driver's answer when the kernel queried it; `devx` also a command that set the `udp_port` of a queue pair of the
-    /// verbs. A figure that is null has no entry. Empty: only one of `netlink`, `control_path`, `devx` and `context` is
-    /// among `sources`, and all figures are from there; or the report is of a recording, which keeps no source by figure.
+    /// `adaptive_routing`, `plane`, `bond_port`, `sent_packets` and `received_packets`. `control_path` is a verb, or
+    /// the driver's answer when the kernel queried it; `devx` also a command that set the `udp_port` of a queue pair of
+    /// the verbs. A figure that is null has no entry. Empty: only one of `netlink`, `control_path`, `devx` and
+    /// `context` is among `sources`, and all figures are from there; or the report is of a recording, which keeps no
+    /// source by figure.
     pub figure_sources: BTreeMap<&'static str, QpSource>,
     /// Latest reading of the NIC's own context of the queue pair, from which this and the following fields come
     /// (`qp_context`). Unit: Unix ns. Null: none was read.

@@ -103,7 +103,8 @@ fn place(finding: &Finding) -> Option<String> {
             (Some(format!("between {} and {}", tap_name(from), tap_name(to))), None)
         }
         (Some(hop), Some(at)) => {
-            let here = hop.side().map(|side| format!("{side} of {at}{}", beyond(finding, hop)));
+            let here =
+                hop.side().map(|side| beyond(finding, hop, &at).unwrap_or_else(|| format!("{side} of {at}")));
             (Some(here.unwrap_or_else(|| format!("{hop}, seen at {at}"))), None)
         }
         (Some(hop), None) => (Some(hop.to_string()), None),
@@ -116,18 +117,20 @@ fn place(finding: &Finding) -> Option<String> {
     listed([hop, at.map(|at| format!("{at}{}", peers(finding))), switch], NEXT)
 }
 
-/// The hosts on that side of the tap of a capture, whose name alone says not where it is: `, towards 10.0.0.1`.
-fn beyond(finding: &Finding, side: &Hop) -> String {
+/// The path between the tap `at` of a capture, whose name alone says not where it is, and the one host on that side:
+/// `between 10.0.0.1 and h1`. `None` if there are several.
+fn beyond(finding: &Finding, side: &Hop, at: &str) -> Option<String> {
     if finding.place.direction.is_some() {
-        return String::new();
+        return None;
     }
     let far = |(src, dst, _): &(Address, Address, u32)| if *side == Hop::Upstream { *src } else { *dst };
     let hosts: BTreeSet<Address> = finding.named.iter().map(far).collect();
-    match (hosts.len(), hosts.first()) {
-        (1, Some(host)) => format!(", towards {host}"),
-        (0, _) => String::new(),
-        (count, _) => format!(", towards {count} hosts"),
-    }
+    let host = hosts.first().filter(|_| hosts.len() == 1)?;
+    Some(if *side == Hop::Upstream {
+        format!("between {host} and {at}")
+    } else {
+        format!("between {at} and {host}")
+    })
 }
 
 /// Ports of switches: those of one switch name it once, `switch ports leaf1 swp11, swp12`.
@@ -442,7 +445,7 @@ mod tests {
 
     /// The name of a file says not where its tap is.
     #[test]
-    fn the_place_of_a_capture_names_the_hosts_beyond_its_tap() {
+    fn the_place_of_a_capture_names_the_host_beyond_its_tap() {
         let mut one = finding();
         let name = |src: u8| (Address::from([10, 0, 0, src]), Address::from([10, 0, 0, 9]), 17);
         one.named = [name(1)].into_iter().collect();
@@ -450,13 +453,13 @@ mod tests {
             one.place = Place { link: Some("h1.pcap".into()), direction, hop: Some(hop), ..Place::default() };
             place(&one).unwrap()
         };
-        assert_eq!(at(None, Hop::Upstream), "upstream of h1, towards 10.0.0.1");
-        assert_eq!(at(None, Hop::Downstream), "downstream of h1, towards 10.0.0.9");
+        assert_eq!(at(None, Hop::Upstream), "between 10.0.0.1 and h1");
+        assert_eq!(at(None, Hop::Downstream), "between h1 and 10.0.0.9");
         assert_eq!(at(Some(Direction::Ingress), Hop::Upstream), "upstream of h1 ingress");
         one.named = [name(1), name(2)].into_iter().collect();
         assert_eq!(place(&one).as_deref(), Some("upstream of h1 ingress"));
         one.place.direction = None;
-        assert_eq!(place(&one).as_deref(), Some("upstream of h1, towards 2 hosts"));
+        assert_eq!(place(&one).as_deref(), Some("upstream of h1"));
     }
 
     #[test]

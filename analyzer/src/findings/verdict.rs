@@ -155,7 +155,7 @@ impl<'a> Verdict<'a> {
     /// One sentence, without the title of the worst finding.
     pub fn sentence(&self) -> String {
         let state = match self.health {
-            Health::Healthy if self.is_noted => "No finding",
+            Health::Healthy if self.is_noted => "No warning",
             Health::Healthy | Health::Recovered => "Healthy",
             Health::Degraded => "Degraded",
             Health::Critical => "Critical",
@@ -326,7 +326,7 @@ mod tests {
             |all: &[Finding], retransmitted| Verdict::of(all, false).noting(retransmitted, 1_000).sentence();
         assert_eq!(
             sentence(&[], 77),
-            "No finding: 7.70 % retransmitted, but no loss, congestion or stall above the thresholds"
+            "No warning: 7.70 % retransmitted, but no loss, congestion or stall above the thresholds"
         );
         assert!(Verdict::of(&[], false).noting(77, 1_000).is_reserved, "no green badge beside it");
         assert_eq!(sentence(&[], 9), "Healthy: no loss, congestion or stall above the thresholds");
@@ -369,7 +369,7 @@ mod tests {
         let incomplete = Finding::new(INCOMPLETE, Severity::Info, "Incomplete".into());
         assert_eq!(
             Verdict::of(&[incomplete], false).noting(77, 1_000).sentence(),
-            "No finding as far as the capture shows: 7.70 % retransmitted, but no loss, congestion or stall above the thresholds"
+            "No warning as far as the capture shows: 7.70 % retransmitted, but no loss, congestion or stall above the thresholds"
         );
     }
 

@@ -417,7 +417,8 @@ impl Work {
         let Some(sql) = sent::question(table, file).filter(|_| self.may_ask) else { return Ok(false) };
         match self.post(&url(&self.server, &sql, None), None) {
             Ok(answer) => Ok(answer.trim() == "1"),
-            Err(Failure::Refused(cause)) => {
+            // What is refused at this time alone is asked with the next attempt.
+            Err(Failure::Refused(cause)) if cause.is_final() => {
                 self.may_ask = false;
                 say(&format!(
                     "ClickHouse at {} does not say which files it has: {}; those whose response is lost are not inserted twice only as long as it remembers their tokens",
@@ -425,7 +426,7 @@ impl Work {
                 ));
                 Ok(false)
             }
-            Err(away) => Err(away),
+            Err(failure) => Err(failure),
         }
     }
 

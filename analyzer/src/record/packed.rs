@@ -21,6 +21,8 @@ use crate::util::shared::Shared;
 const MARK: u8 = b'R';
 /// Maximum length of the texts of [`GROUP`] rows, in bytes.
 const MOST_TEXTS: u64 = 256 << 20;
+/// Maximum number of groups of [`GROUP`] rows in a frame: rows of an interval, and those that waited for the disk.
+const MOST_GROUPS: usize = 1_024;
 
 pack! {
     struct PackedGroup { rows, columns, texts }
@@ -80,6 +82,9 @@ pub(super) fn unpack_rows<R: Row>(bytes: Bytes) -> io::Result<Vec<R>> {
         return parquet::decode(bytes).map_err(io::Error::other);
     };
     let groups: Vec<PackedGroup> = unpacked(rest).map_err(io::Error::other)?;
+    if groups.len() > MOST_GROUPS || groups.iter().any(|group| group.rows > GROUP) {
+        return Err(io::Error::other(Malformed));
+    }
     let mut rows = Vec::new();
     for group in groups {
         unpack_group(&group, &mut rows)?;
@@ -113,9 +118,6 @@ fn unpack_group<R: Row>(group: &PackedGroup, rows: &mut Vec<R>) -> io::Result<()
     let mut texts = Vec::new();
     ZlibDecoder::new(&*group.texts).take(MOST_TEXTS).read_to_end(&mut texts)?;
     let texts: Vec<Shared> = unpacked(&texts).map_err(io::Error::other)?;
-    if group.rows > GROUP {
-        return Err(io::Error::other(Malformed));
-    }
     let none = PackedColumn::default();
     let columns = group.columns.iter().chain(std::iter::repeat(&none));
     let of = |(column, values): (&Column, &PackedColumn)| values.cells(column.kind, group.rows, &texts);
@@ -149,6 +151,9 @@ impl PackedColumn {
     fn cells(&self, kind: CellKind, rows: usize, texts: &[Shared]) -> Option<Vec<Cell>> {
         if self.numbers.is_empty() {
             return Some(vec![Cell::Null; rows]);
+        }
+        if self.numbers.len() > rows {
+            return None;
         }
         let mut last = 0_u64;
         let numbers = self.numbers.iter().map(|number| {

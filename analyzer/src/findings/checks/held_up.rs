@@ -45,7 +45,15 @@ impl<'a> Clocks<'a> {
             let same = other.psn.is_some_and(|own| (own.first, own.expected) == (psn.first, psn.expected));
             other.link != flow.link && same && other.intervals.of(Signal::Stall).is_empty()
         });
-        others.any(|other| life_ns(flow).abs_diff(life_ns(other).saturating_add(silent_ns)) < STALL_NS / 2)
+        let is_longer = |one: &Flow, other: &Flow| {
+            life_ns(one).abs_diff(life_ns(other).saturating_add(silent_ns)) < STALL_NS / 2
+        };
+        // What is held up between two taps takes longer at one. Its responses are as late at both.
+        let responses = |at: &Flow| self.0.back(flow).find(|back| back.link == at.link);
+        others.any(|other| {
+            let both = responses(flow).zip(responses(other));
+            is_longer(flow, other) && both.is_some_and(|(here, there)| is_longer(here, there))
+        })
     }
 }
 
@@ -184,7 +192,7 @@ mod tests {
     use crate::findings::tests::found;
     use crate::findings::{Finding, Input, Limits, check};
     use crate::metrics::loss::signal_intervals::{Interval, Signal};
-    use crate::sample::Sample;
+    use crate::sample::{PeerKey, Sample};
     use crate::util::time::NS_PER_MS as MS;
 
     fn silence((from, to): (u64, u64)) -> Interval {
@@ -232,22 +240,24 @@ mod tests {
     /// The same packets at a second tap, which shows no silence and this much less time.
     #[test]
     fn a_silence_that_another_tap_does_not_show_is_a_clock_that_was_set() {
-        let with = |less_ms: u64, lost: u32| {
+        let with = |[less_ms, responses_less_ms]: [u64; 2], lost: u32| {
             let mut sample = sample(&[(1_000, 1_300)], &[(1_000, 1_300)]);
             sample.links = vec![link("a", None), link("b", None)];
-            let data: Vec<_> = sample.flows.iter().filter(|flow| flow.stats.psn.seen > 0).cloned().collect();
-            for (number, mut flow) in (0..).zip(data) {
+            let other = PeerKey::of(&sample.flows.last().unwrap().key);
+            sample.peers.insert(other, 18);
+            for (number, mut flow) in (0..).zip(sample.flows.clone()) {
                 (flow.key.link, flow.slot) = (1, 100 + number);
-                flow.stats.last_ns -= less_ms * MS;
-                flow.stats.psn.expected -= lost;
+                let is_data = flow.stats.psn.seen > 0;
+                flow.stats.last_ns -= if is_data { less_ms } else { responses_less_ms } * MS;
+                flow.stats.psn.expected -= if is_data { lost } else { 0 };
                 sample.flows.push(flow);
             }
             timeouts(&sample).remove(0)
         };
-        let set = with(300, 0);
+        let set = with([300, 300], 0);
         assert!(set.title.starts_with("Clock set: 300 ms without packets"), "{}", set.title);
         assert!(!set.is_problem() && set.steps.len() == 1);
-        for held_up in [with(0, 0), with(500, 0), with(300, 1)] {
+        for held_up in [with([0, 0], 0), with([500, 500], 0), with([300, 300], 1), with([300, 0], 0)] {
             assert!(held_up.title.starts_with("Clock set, or all traffic held up"), "{}", held_up.title);
             assert!(held_up.is_problem());
         }

@@ -59,7 +59,7 @@ impl Visit for Ends<'_> {
         let range = [format!("t BETWEEN {} AND {}", moment(from), moment(to))];
         let place: Vec<&str> = range.iter().chain(host).map(String::as_str).collect();
         self.question = Some(format!(
-            "SELECT countIf({}) > 0 AND countIf({}) > 0 AND count() >= {count} FROM {name} WHERE {}",
+            "SELECT countIf({}) > 0 AND countIf({}) > 0 AND count() >= {count} FROM {name} WHERE {} FORMAT TabSeparated",
             first.join(" AND "),
             last.join(" AND "),
             place.join(" AND ")

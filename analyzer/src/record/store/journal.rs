@@ -1,9 +1,9 @@
 //! The journal: frames appended per interval, so that a kill loses only the rows not yet appended.
 //!
 //! A frame of rows contains the rows of one table in one interval, packed. A frame of a block is a Parquet file of a
-//! complete row group, and replaces all earlier row frames of its table. A frame of unfinished rows contains what became
-//! rows only if nothing follows: the next frame of its table replaces it. A frame truncated by a kill has a wrong
-//! checksum and is ignored.
+//! complete row group, and replaces all earlier row frames of its table. A frame of unfinished rows contains what
+//! became rows only if nothing follows: the next frame of its table replaces it. A frame truncated by a kill has a
+//! wrong checksum and is ignored.
 
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom, Write as _};

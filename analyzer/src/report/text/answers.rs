@@ -119,7 +119,7 @@ fn not_timed(flows: &[Flow]) -> Option<String> {
         by_reason.map(|(requests, why)| format!("{} {why}", units::count(*requests))).collect();
     (all > 0).then(|| {
         format!(
-            " Not timed: {} ({}); the true maximum may be higher.",
+            " Not timed: {} ({}); percentiles and maximum may be higher.",
             plural(all, "request"),
             by_reason.join(", ")
         )

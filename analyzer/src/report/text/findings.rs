@@ -112,8 +112,8 @@ pub(crate) fn headline(report: &Report) -> Headline {
     let verdict = Verdict::of(&findings, false);
     let Verdict { worst, headline, .. } = verdict;
     let steps = verdict.steps_elsewhere();
-    // A command for another host says more than what the finding means.
-    let command = steps.iter().find(|step| step.command.is_some());
+    // A command for another host says more than what the finding means, if no step is left out before it.
+    let command = steps.iter().take(2).find(|step| step.command.is_some());
     let next = plain(command.and_then(|step| step.command.as_ref()).unwrap_or(next));
     let step = steps.first().map(|first| match command.filter(|step| !std::ptr::eq(*step, first)) {
         Some(then) => format!("{} Then: {}", plain(&first.text), plain(&then.text)),

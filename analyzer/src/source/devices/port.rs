@@ -260,7 +260,9 @@ impl PortWatch {
                 .zip(&now.paused_us)
                 .map(|(then, now)| now.as_ref()?.checked_sub(*then.as_ref()?));
             let of_roce = (0..8).zip(added).filter(|(priority, _)| self.priorities >> priority & 1 == 1);
-            of_roce.filter_map(|(_, us)| us).any(|us: u64| us as f64 * 1000.0 >= span_ns as f64 * STALL_SHARE)
+            of_roce
+                .filter_map(|(_, us)| us)
+                .any(|us: u64| us > 0 && us as f64 * 1000.0 >= span_ns as f64 * STALL_SHARE)
         });
         let mut present = HashMap::new();
         self.qps_left_out = 0;

@@ -179,8 +179,8 @@ impl QpProbes {
         self.names = Names::default();
     }
 
-    /// The changes since the last call, with times by this clock. `driver` gives the driver of a device, `root` the host's
-    /// files.
+    /// The changes since the last call, with times by this clock. `driver` gives the driver of a device, `root` the
+    /// host's files.
     pub(super) fn read(
         &mut self,
         clock: WallClock,

@@ -228,7 +228,11 @@ impl Player {
         for notice in tables.notices().into_iter().chain(not_recorded(&gaps)) {
             let _ = self.feed.tell(Update::Notice(notice));
         }
-        let last_ns = last_ns.map(|last: u64| last.max(tables.last_part_ns()));
+        // Where nothing is in the range, the times that have rows are said.
+        while let Some(next_ns) = tables.next_ns().filter(|_| self.now_ns.is_none()) {
+            tables.take(next_ns, &mut self.state, false, &mut Vec::new());
+            last_ns = Some(next_ns);
+        }
         Ok(first_ns.zip(last_ns).filter(|_| self.now_ns.is_none()))
     }
 

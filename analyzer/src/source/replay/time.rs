@@ -65,7 +65,7 @@ pub fn outside((from_ns, to_ns): (u64, u64), (first_ns, last_ns): (u64, u64), wh
         format!("no {what} is within --from and --to")
     };
     format!(
-        "{why}: there are {what}s from {} to {}; choose times within, or offsets from +0s to +{}",
+        "{why}: the {what}s are from {} to {}; choose times within, or offsets below +{}",
         time_utc(first_ns),
         time_utc(last_ns),
         duration(last_ns.saturating_sub(first_ns)).replace(' ', ""),

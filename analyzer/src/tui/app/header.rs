@@ -339,9 +339,7 @@ fn headline_source<'a>(app: &'a App, data: &Data) -> HeadlineSource<'a> {
     if let AsOf::Later(_) = concluded.as_of {
         return HeadlineSource::Unknown(" no findings are kept of this time");
     }
-    let total = &data.model.dedup.total;
-    let verdict = app.view.judged(Verdict::of(concluded.findings, false));
-    let verdict = verdict.noting(total.retransmitted, total.packets);
+    let verdict = app.view.judged(Verdict::of(concluded.findings, false), data);
     HeadlineSource::Known(concluded, verdict)
 }
 
@@ -358,7 +356,7 @@ fn state(app: &App, data: &Data, (room, wide): (usize, bool)) -> Spans {
                 let reading = data.model.kind == SourceKind::Replay && app.view.timeline.end.is_none();
                 fine(match (reading, verdict.is_reserved) {
                     (true, _) => "HEALTHY SO FAR",
-                    (false, true) => "NO FINDING",
+                    (false, true) => "NO WARNING",
                     (false, false) => "HEALTHY",
                 })
             }

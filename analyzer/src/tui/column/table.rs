@@ -338,7 +338,7 @@ pub const COLUMNS: &[Column] = &[
         width: 6,
         rank: 13,
         needs: ColumnNeeds::Latency,
-        help: "median request-to-ACK or response latency, in the time range; > a lower bound, as more requests have no answer than take longer; nanoseconds in exports",
+        help: "median request-to-ACK or response latency, in the time range; > a lower bound, as too many requests are not timed (retransmitted or not answered); nanoseconds in exports",
         get: |row, cx| {
             Value::of(cx.model.latency(row), |times| duration(times.p50.ns(), times.p50_is_least()))
         },

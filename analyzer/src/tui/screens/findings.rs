@@ -175,7 +175,7 @@ fn counted(view: &View, concluded: &Concluded<'_>) -> String {
     let figures = problems::span(findings);
     // The time of the figures is not that of all data.
     let since = Some(since(concluded.as_of)).filter(|_| figures.is_none() || concluded.as_of != AsOf::Now);
-    let parts = [Some(problems::about(view)), figures.map(str::to_owned), owned, info, since];
+    let parts = [Some(problems::about(view)), owned, info, since, figures.map(str::to_owned)];
     let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
     parts.join(", ")
 }

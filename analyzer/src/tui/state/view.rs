@@ -168,19 +168,19 @@ impl View {
     /// The verdict at the snapshot shown; `None` before the first analysis, or where no findings of that time are kept.
     pub fn verdict(&self) -> Option<Verdict<'_>> {
         let concluded = self.concluded().filter(|concluded| !matches!(concluded.as_of, AsOf::Later(_)))?;
-        let total = self.data.as_ref().map(|data| data.model.dedup.total).unwrap_or_default();
-        let verdict = self.judged(Verdict::of(concluded.findings, false));
-        Some(verdict.noting(total.retransmitted, total.packets))
+        Some(self.judged(Verdict::of(concluded.findings, false), self.data.as_ref()?))
     }
 
     /// A verdict, restricted to what the latest analysis could judge.
-    pub fn judged<'a>(&self, verdict: Verdict<'a>) -> Verdict<'a> {
+    pub fn judged<'a>(&self, verdict: Verdict<'a>, data: &Data) -> Verdict<'a> {
+        let total = &data.model.dedup.total;
+        let noting = |verdict: Verdict<'a>| verdict.noting(total.retransmitted, total.packets);
         match &self.analysis {
             Some(analysis) => {
-                let verdict = verdict.of_judged(&analysis.grounds);
+                let verdict = noting(verdict.of_judged(&analysis.grounds));
                 if self.past() { verdict } else { verdict.with_basis(&analysis.grounds) }
             }
-            None => verdict,
+            None => noting(verdict),
         }
     }
 

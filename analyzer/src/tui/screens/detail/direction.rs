@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use rocescope_common::account::flow::{DSCP_NONE, SRC_QP_SEVERAL};
 use rocescope_common::account::{Mixed, PsnTrack};
 
-use crate::metrics::latency::Figure;
+use crate::metrics::latency::{Figure, is_least};
 use crate::model::signals::{self, About};
 use crate::model::{Counts, Delta, Detail, Level, Row};
 use crate::packet::syndrome;
@@ -355,8 +355,12 @@ fn latency(detail: &Detail, row: Option<&Row>, view: &View) -> Vec<Line<'static>
     let Some(all) = figure.and_then(|figure| figure.all.as_ref()) else {
         return [entry("latency", units::UNKNOWN)].into_iter().chain(not_timed).collect();
     };
+    let unanswered = figure.map_or(0, Figure::unanswered);
+    let least = |per_mille| if is_least(per_mille, all.count, unanswered) { ">" } else { "" };
     let [p50, max] = [all.p50, all.max].map(units::duration);
+    let p50 = format!("{}{p50}", least(500));
     let p99 = enough(all.p99, all.count, P99_SAMPLES);
+    let p99 = if all.count < P99_SAMPLES { p99 } else { format!("{}{p99}", least(990)) };
     let p999 = enough(all.p999.get(), all.count, P999_SAMPLES);
     let lines = [
         entry("latency", latency_now(row, view, all.max)),

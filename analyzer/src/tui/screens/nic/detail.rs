@@ -176,7 +176,7 @@ fn by_source(qp: &DeviceQp, figures: Vec<Figure>) -> (String, Vec<Pair>) {
     let used = QpSource::ALL.into_iter().filter(|source| number(source) > 0);
     let usual = used.clone().min_by_key(|source| Reverse(number(source)));
     let title = usual.map_or_else(String::new, |source| {
-        let others = if used.count() > 1 { ", else as marked" } else { "" };
+        let others = if used.count() > 1 { ", unless marked" } else { "" };
         format!("from {}{others}", rows::words(source))
     });
     let others = figures.iter().map(|figure| of(figure).filter(|_| of(figure) != usual)).collect::<Vec<_>>();

@@ -81,7 +81,7 @@ fn figures_of_another_source_than_most_are_marked() {
         (title, ["from", "path MTU", "priority", "plane"].map(value))
     };
     let (title, values) = shown(&qp);
-    assert_eq!(title, "from verbs, else as marked");
+    assert_eq!(title, "from verbs, unless marked");
     assert_eq!(values, ["192.0.2.1", "4096", "3 (context)", UNKNOWN]);
     // One source alone has all of them.
     (qp.sources, qp.figure_sources) = (vec![QpSource::Devx, QpSource::Packets], BTreeMap::new());

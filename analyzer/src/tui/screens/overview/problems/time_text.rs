@@ -65,12 +65,14 @@ impl TimeText {
                 if let Some(quiet_ns) = finding.quiet_until(*end) {
                     let seconds = quiet_ns / NS_PER_S;
                     let quiet = format!("quiet for {seconds} s");
-                    let long = if end.recorded { at(first) } else { since };
+                    let long = if end.recorded { format!("from {}", at(first)) } else { since };
                     let enough = vec![format!("{long}, {quiet}"), quiet];
                     return Self::new(finding, end, enough, None, format!("quiet {seconds} s"));
                 }
                 let lasts = end.until().and_then(|until| until.checked_sub(first)).filter(|ns| *ns > 0);
-                Self::new(finding, end, vec![since], lasts.map(length), at(first))
+                let from = end.recorded.then(|| format!("from {}", at(first)));
+                let enough = [since].into_iter().chain(from).collect();
+                Self::new(finding, end, enough, lasts.map(length), at(first))
             }
             (false, _, Some(last)) => {
                 let lasted = finding.length_ns().filter(|ns| *ns > 0).map(length);
