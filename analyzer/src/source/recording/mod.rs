@@ -203,12 +203,13 @@ impl Player {
     fn play(&mut self, mut tables: Tables) -> Result<Option<(u64, u64)>, Stopped> {
         let (mut last_ns, mut gaps) = (None, Vec::new());
         let first_ns = tables.next_ns();
-        while let Some(next_ns) = tables.next_ns().filter(|ns| *ns <= self.range.1) {
+        // As long as nothing is in the range, on to the last row, for the times that there are.
+        while let Some(next_ns) = tables.next_ns().filter(|ns| *ns <= self.range.1 || self.now_ns.is_none()) {
             if self.until(next_ns).is_err() {
                 return Err(Stopped);
             }
             let mut events: Vec<EventSample> = Vec::new();
-            let is_in_range = next_ns >= self.range.0;
+            let is_in_range = (self.range.0..=self.range.1).contains(&next_ns);
             tables.take(next_ns, &mut self.state, is_in_range, &mut events);
             played::reached(next_ns);
             let begun_ns = self.state.take_begun();
@@ -227,11 +228,6 @@ impl Player {
         }
         for notice in tables.notices().into_iter().chain(not_recorded(&gaps)) {
             let _ = self.feed.tell(Update::Notice(notice));
-        }
-        // Where nothing is in the range, the times that have rows are said.
-        while let Some(next_ns) = tables.next_ns().filter(|_| self.now_ns.is_none()) {
-            tables.take(next_ns, &mut self.state, false, &mut Vec::new());
-            last_ns = Some(next_ns);
         }
         Ok(first_ns.zip(last_ns).filter(|_| self.now_ns.is_none()))
     }
