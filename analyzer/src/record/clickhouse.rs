@@ -414,7 +414,9 @@ impl Work {
     /// True if the table has the rows of a file: its token may be forgotten. False if nobody knows, which is reported
     /// once.
     fn has(&mut self, table: &Table, file: &Path) -> Result<bool, Failure> {
-        let Some(sql) = sent::question(table, file).filter(|_| self.may_ask) else { return Ok(false) };
+        // The question takes reading the file.
+        let question = if self.may_ask { sent::question(table, file) } else { None };
+        let Some(sql) = question else { return Ok(false) };
         match self.post(&url(&self.server, &sql, None), None) {
             Ok(answer) => Ok(answer.trim() == "1"),
             // What is refused at this time alone is asked with the next attempt.
