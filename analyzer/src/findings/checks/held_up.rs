@@ -28,33 +28,24 @@ enum Clock {
     Set,
 }
 
-/// Flows that other taps see as well.
-struct Clocks<'a>(&'a Facts);
-
-impl<'a> Clocks<'a> {
-    const fn of(facts: &'a Facts) -> Self {
-        Self(facts)
-    }
-
-    /// True if the same packets took as much less time at another tap as this one has silences in mid-message.
-    fn was_set(&self, flow: &Flow) -> bool {
-        let Some(psn) = flow.psn else { return false };
-        let silent_ns: u64 = flow.intervals.of(Signal::StallWait).iter().map(|one| one.count).sum();
-        let life_ns = |flow: &Flow| flow.last_ns.saturating_sub(flow.first_ns);
-        let mut others = self.0.to_qp(flow.src, flow.dst, flow.dest_qp).filter(|other| {
-            let same = other.psn.is_some_and(|own| (own.first, own.expected) == (psn.first, psn.expected));
-            other.link != flow.link && same && other.intervals.of(Signal::Stall).is_empty()
-        });
-        let is_longer = |one: &Flow, other: &Flow| {
-            life_ns(one).abs_diff(life_ns(other).saturating_add(silent_ns)) < STALL_NS / 2
-        };
-        // What is held up between two taps takes longer at one. Its responses are as late at both.
-        let responses = |at: &Flow| self.0.back(flow).find(|back| back.link == at.link);
-        others.any(|other| {
-            let both = responses(flow).zip(responses(other));
-            is_longer(flow, other) && both.is_some_and(|(here, there)| is_longer(here, there))
-        })
-    }
+/// True if the same packets took as much less time at another tap as this one has silences in mid-message.
+fn was_set(facts: &Facts, flow: &Flow) -> bool {
+    let Some(psn) = flow.psn else { return false };
+    let silent_ns: u64 = flow.intervals.of(Signal::StallWait).iter().map(|one| one.count).sum();
+    let life_ns = |flow: &Flow| flow.last_ns.saturating_sub(flow.first_ns);
+    let mut others = facts.to_qp(flow.src, flow.dst, flow.dest_qp).filter(|other| {
+        let same = other.psn.is_some_and(|own| (own.first, own.expected) == (psn.first, psn.expected));
+        other.link != flow.link && same && other.intervals.of(Signal::Stall).is_empty()
+    });
+    let is_longer = |one: &Flow, other: &Flow| {
+        life_ns(one).abs_diff(life_ns(other).saturating_add(silent_ns)) < STALL_NS / 2
+    };
+    // What is held up between two taps takes longer at one. Its responses are as late at both.
+    let responses = |at: &Flow| facts.back(flow).find(|back| back.link == at.link);
+    others.any(|other| {
+        let both = responses(flow).zip(responses(other));
+        is_longer(flow, other) && both.is_some_and(|(here, there)| is_longer(here, there))
+    })
 }
 
 /// Times in which no RoCE packet passed a link while messages stood on it, and that no timer can have ended, by link.
@@ -67,7 +58,6 @@ const fn length((from_ns, to_ns): (u64, u64)) -> u64 {
 impl<'a> HeldUp<'a> {
     pub(super) fn of(facts: &'a Facts) -> Self {
         let mut links: Map<&str, Silences> = Map::default();
-        let clocks = Clocks::of(facts);
         for flow in &facts.flows {
             let no_frame = flow.intervals.of(Signal::NoFrame);
             for one in flow.intervals.of(Signal::HeldUp) {
@@ -75,7 +65,7 @@ impl<'a> HeldUp<'a> {
                 let may_be_clock =
                     no_frame.iter().any(|all| is_but_for(silence, (all.first_ns, all.last_ns)));
                 let clock = match may_be_clock {
-                    true if clocks.was_set(flow) => Clock::Set,
+                    true if was_set(facts, flow) => Clock::Set,
                     true => Clock::Unknown,
                     false => Clock::Kept,
                 };

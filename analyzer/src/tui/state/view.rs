@@ -174,13 +174,15 @@ impl View {
     /// A verdict, restricted to what the latest analysis could judge.
     pub fn judged<'a>(&self, verdict: Verdict<'a>, data: &Data) -> Verdict<'a> {
         let total = &data.model.dedup.total;
-        let noting = |verdict: Verdict<'a>| verdict.noting(total.retransmitted, total.packets);
-        match &self.analysis {
-            Some(analysis) => {
-                let verdict = noting(verdict.of_judged(&analysis.grounds));
-                if self.past() { verdict } else { verdict.with_basis(&analysis.grounds) }
-            }
-            None => noting(verdict),
+        let grounds = self.analysis.as_ref().map(|analysis| &analysis.grounds);
+        let verdict = match grounds {
+            Some(grounds) => verdict.of_judged(grounds),
+            None => verdict,
+        };
+        let verdict = verdict.noting(total.retransmitted, total.packets);
+        match grounds.filter(|_| !self.past()) {
+            Some(grounds) => verdict.with_basis(grounds),
+            None => verdict,
         }
     }
 

@@ -356,15 +356,10 @@ fn latency(detail: &Detail, row: Option<&Row>, view: &View) -> Vec<Line<'static>
         return [entry("latency", units::UNKNOWN)].into_iter().chain(not_timed).collect();
     };
     let unanswered = figure.map_or(0, Figure::unanswered);
-    let least = |per_mille| if is_least(per_mille, all.count, unanswered) { ">" } else { "" };
-    let [p50, max] = [all.p50, all.max].map(units::duration);
-    let p50 = format!("{}{p50}", least(500));
-    let p99 = enough(all.p99, all.count, P99_SAMPLES);
-    let p99 = if all.count < P99_SAMPLES { p99 } else { format!("{}{p99}", least(990)) };
-    let p999 = enough(all.p999.get(), all.count, P999_SAMPLES);
+    let (p999, max) = (enough(all.p999.get(), all.count, P999_SAMPLES), units::duration(all.max));
     let lines = [
         entry("latency", latency_now(row, view, all.max)),
-        entry("  total", format!("p50 {p50}, p99 {p99}")),
+        entry("  total", percentiles([all.p50, all.p99], all.count, unanswered)),
         entry("", format!("p99.9 {p999}, max {max}")),
         entry("", format!("{} sample{}", compact(all.count as f64), if all.count == 1 { "" } else { "s" })),
     ];
@@ -405,14 +400,18 @@ fn latency_now(row: Option<&Row>, view: &View, max: u64) -> String {
     times.map_or_else(
         || units::UNKNOWN.to_owned(),
         |times| {
-            let [p50, p99] = [times.p50, times.p99].map(|time| time.ns().min(max));
-            let least = |is_least: bool| if is_least { column::LEAST } else { "" };
-            let p99 = enough(p99, times.count, P99_SAMPLES);
-            let [p50_least, p99_least] = [times.p50_is_least(), times.p99_is_least()].map(least);
-            let p99_least = if p99 == units::UNKNOWN { "" } else { p99_least };
-            format!("p50 {p50_least}{}, p99 {p99_least}{p99}", units::duration(p50))
+            let all = [times.p50, times.p99].map(|time| time.ns().min(max));
+            percentiles(all, times.count, times.unanswered)
         },
     )
+}
+
+/// Median and 99th percentile of the requests that were answered, marked where those of all may be longer.
+fn percentiles([p50, p99]: [u64; 2], answered: u64, unanswered: u64) -> String {
+    let least = |per_mille| if is_least(per_mille, answered, unanswered) { column::LEAST } else { "" };
+    let p99_least = if answered < P99_SAMPLES { "" } else { least(990) };
+    let (p50, p99) = (units::duration(p50), enough(p99, answered, P99_SAMPLES));
+    format!("p50 {}{p50}, p99 {p99_least}{p99}", least(500))
 }
 
 /// Process, pod and device, where the kernel says whose the queue pair is.
