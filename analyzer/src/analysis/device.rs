@@ -236,7 +236,7 @@ impl Device {
     /// least, else its latest event.
     pub fn end_reason<'a>(&'a self, qp: &'a DeviceQp) -> Option<&'a str> {
         let says = |event: &&QpEvent| {
-            (event.reason.is_some(), event.is_death(), event.event != TO_ERROR, event.time_ns)
+            (event.reason.is_some(), event.is_death(), event.event != TO_ERROR, event.order())
         };
         let event = self.events_of(qp).max_by_key(says)?;
         Some(event.reason.as_deref().unwrap_or(&event.event))
@@ -244,7 +244,7 @@ impl Device {
 
     /// Events of a queue pair: those of its number during its life.
     fn events_of<'a>(&'a self, qp: &'a DeviceQp) -> impl Iterator<Item = &'a QpEvent> {
-        let is_own = |event: &&QpEvent| event.lqpn == Some(qp.lqpn) && qp.control.lived_at(event.time_ns);
+        let is_own = |event: &&QpEvent| event.lqpn == Some(qp.lqpn) && qp.control.lived_at(event);
         self.qp_events.iter().filter(is_own)
     }
 
@@ -338,7 +338,7 @@ fn lives_of<'a>(devices: &'a Devices, port: &PortSample) -> (Vec<&'a QpLife>, Ve
     }
     let port_of = |event: &QpEvent| {
         let mut of = named.get(&event.lqpn?)?.iter().rev();
-        of.find(|life| life.control.lived_at(event.time_ns))?.port
+        of.find(|life| life.control.lived_at(event))?.port
     };
     let events = events.iter().filter(|event| is_here(&event.device, event.port.or_else(|| port_of(event))));
     (lives, events.cloned().collect())
@@ -390,7 +390,7 @@ fn queue_pairs(
         qps.sort_by_key(|qp| std::cmp::Reverse(qp.rank()));
         device.unlisted = qps.split_off(MAX_QPS);
     }
-    qps.sort_by_key(|qp| (qp.lqpn, !qp.control.is_over(), qp.control.created_ns));
+    qps.sort_by_key(|qp| (qp.lqpn, !qp.control.is_over(), qp.control.creation_order()));
     device.qps_left_out = port.qps_left_out + device.unlisted.len() as u64;
     device.qps = qps;
     device.qp_counters = port

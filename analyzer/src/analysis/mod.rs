@@ -45,7 +45,9 @@ pub(crate) mod upstream;
 
 pub use crate::entity::contexts::RawContext;
 pub use crate::entity::devices::PortCounter;
-pub use crate::entity::lives::{DEVX, ERROR, GONE, NUMBER_REUSED, QpControl, QpEvent, TO_ERROR, own_port};
+pub use crate::entity::lives::{
+    DEVX, ERROR, GONE, MonotonicTimes, NUMBER_REUSED, QpControl, QpEvent, TO_ERROR, own_port,
+};
 pub use crate::entity::nccl::{Event as NcclEvent, Process as NcclProcess, RankState};
 use crate::sample::Direction;
 use crate::util::definition::Definition;

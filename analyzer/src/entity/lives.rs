@@ -96,6 +96,18 @@ pub struct PathChoices {
     pub udp_port: Option<u16>,
 }
 
+/// Times of a queue pair's life by the monotonic clock: they keep their order when the wall clock is set. `None`: as the
+/// Unix time, or only that is known, as from a recording. Unit: ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MonotonicTimes {
+    /// Creation.
+    pub created_ns: Option<u64>,
+    /// Ready to send.
+    pub connected_ns: Option<u64>,
+    /// The latest time at which it may have existed.
+    pub over_ns: Option<u64>,
+}
+
 /// Path, settings, beginning and end of a queue pair on the kernel's control path, as sample and report have them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -138,6 +150,9 @@ pub struct QpControl {
     /// start of the first list without it.
     #[serde(skip)]
     pub reused_ns: Option<u64>,
+    /// Three of these times by a clock that is never set.
+    #[serde(skip)]
+    pub monotonic: MonotonicTimes,
     /// The kind of its end. `destroyed`: in a working state, by its process or because that ended. `error`: it is in
     /// the error state, or was when it was destroyed, and no verb had asked for that (`qp_events` has the reason that
     /// is known). `number_reused`: its destruction was not seen, and another queue pair has its number. `gone`: nor was
@@ -151,25 +166,46 @@ impl QpControl {
         self.ended_ns.is_some() || matches!(self.end, Some(NUMBER_REUSED | GONE))
     }
 
-    /// True at a time of its life, as far as its creation and its end are known: numbers are used again, and an event
-    /// before or after is of another queue pair.
-    pub fn lived_at(&self, time_ns: u64) -> bool {
-        self.created_ns.is_none_or(|made| made <= time_ns) && self.over_by().is_none_or(|end| time_ns <= end)
+    /// True if this event of its number is its own, as far as its creation and its end are known: numbers are used
+    /// again, and an event before or after is of another queue pair.
+    pub fn lived_at(&self, event: &QpEvent) -> bool {
+        let (made, end, at) = match event.monotonic_ns {
+            Some(at) => (self.monotonic.created_ns, self.monotonic.over_ns, at),
+            None => (self.created_ns, self.over_by(), event.time_ns),
+        };
+        made.is_none_or(|made| made <= at) && end.is_none_or(|end| at <= end)
     }
 
-    /// Another queue pair, made at this time, has its number.
-    pub fn reused(&mut self, created_ns: Option<u64>) {
-        (self.reused_ns, self.end) = (created_ns, Some(NUMBER_REUSED));
+    /// True if it was created or connected after this event, and not after the later one.
+    pub fn began_between(&self, earlier: &QpEvent, later: &QpEvent) -> bool {
+        let (begins, from, to) = match earlier.monotonic_ns.zip(later.monotonic_ns) {
+            Some((from, to)) => ([self.monotonic.created_ns, self.monotonic.connected_ns], from, to),
+            None => ([self.created_ns, self.connected_ns], earlier.time_ns, later.time_ns),
+        };
+        begins.into_iter().flatten().any(|began| from < began && began <= to)
     }
 
-    /// Lists have it no more, the first of which began at this time.
-    pub fn gone(&mut self, by_ns: u64) {
-        (self.reused_ns, self.end) = (Some(by_ns), Some(GONE));
+    /// Its creation, for the order among queue pairs with its number.
+    pub fn creation_order(&self) -> Option<u64> {
+        self.monotonic.created_ns.or(self.created_ns)
+    }
+
+    /// Another queue pair has its number.
+    pub fn reused(&mut self, by: &Self) {
+        (self.reused_ns, self.end) = (by.created_ns, Some(NUMBER_REUSED));
+        self.monotonic.over_ns = by.monotonic.created_ns;
     }
 
     /// The latest time at which it may have existed. Unit: Unix ns. `None`: it exists, or no end is known.
     pub fn over_by(&self) -> Option<u64> {
         self.ended_ns.or(self.reused_ns)
+    }
+
+    /// Time from its creation to its end, or else to this Unix time. `None`: not known, or the clock was set back.
+    pub fn age_ns(&self, now_ns: Option<u64>) -> Option<u64> {
+        let by_unix_time = || self.created_ns.zip(self.over_by().or(now_ns));
+        let (made, end) = self.monotonic.created_ns.zip(self.monotonic.over_ns).or_else(by_unix_time)?;
+        end.checked_sub(made)
     }
 }
 
@@ -204,6 +240,9 @@ pub struct QpEvent {
     pub port: Option<u32>,
     /// Time of the event, of the end of the call, or of the query. Unit: Unix ns.
     pub time_ns: u64,
+    /// The same by the monotonic clock. `None`: known from a recording.
+    #[serde(skip)]
+    pub monotonic_ns: Option<u64>,
     /// Number of the queue pair. Null: an event of the port, or the queue pair was not made.
     pub lqpn: Option<u32>,
     /// Asynchronous event (`QP_FATAL`, `PORT_ERR` …), the verb that failed (`modify to RTR`, `destroy`), `RTS to ERR`:
@@ -260,6 +299,11 @@ pub struct Calls {
 }
 
 impl QpEvent {
+    /// Its time, for the order among others.
+    pub fn order(&self) -> u64 {
+        self.monotonic_ns.unwrap_or(self.time_ns)
+    }
+
     /// True if it shows that the queue pair is in the error state although no verb asked for that.
     pub fn is_death(&self) -> bool {
         let is_fatal = || FATAL_EVENTS.iter().any(|(name, _)| *name == self.event);

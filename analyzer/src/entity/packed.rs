@@ -2,7 +2,7 @@
 
 use super::contexts::{Blamed, ContextSample, ContextTimes, Contexts, Queries, RawContext};
 use super::devices::{Devices, Growth, PauseSample, PortSample, QpCounters, QpSample, Setting, SourceSample};
-use super::lives::{Calls, Lists, Lives, PathChoices, QpControl, QpEvent, QpLife};
+use super::lives::{Calls, Lists, Lives, MonotonicTimes, PathChoices, QpControl, QpEvent, QpLife};
 use super::nccl::{Answer, CommId, Communicator, Event, Nccl, Process, Rank, RankState};
 use super::pauses::{PauseInterval, PauseIntervals, Stall};
 use super::posts::{PostSample, PostSampling, Posts};
@@ -43,10 +43,12 @@ pack! {
     struct PathChoices { priority, adaptive_routing, plane, bond_port, udp_port }
     struct QpControl {
         src, dst, udp_port, flow_label, dscp, path_mtu, timeout_ns, retry_cnt, rnr_retry, created_ns, connected_ns,
-        connect_took_ns, ended_ns, reused_ns, end,
+        connect_took_ns, ended_ns, reused_ns, monotonic, end,
     }
+    struct MonotonicTimes { created_ns, connected_ns, over_ns }
     struct QpEvent {
-        number, device, port, time_ns, lqpn, event, reason, errno, duration_ns, pid, comm, src, dst, unseen_verbs,
+        number, device, port, time_ns, monotonic_ns, lqpn, event, reason, errno, duration_ns, pid, comm, src, dst,
+        unseen_verbs,
     }
     struct Calls {
         entered, missed_returns, under_way, may_end, dropped, skipped, absent, absent_fields, commands, missed_commands, devx_unavailable,

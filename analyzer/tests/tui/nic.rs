@@ -42,9 +42,7 @@ fn life(lqpn: u32, start_ns: u64, since: Option<u64>) -> QpLife {
             connected_ns: since.map(|seconds| start_ns + seconds * SECOND + 1_500_000),
             connect_took_ns: since.map(|_| 42_000),
             flow_label: Some(0),
-            ended_ns: None,
-            reused_ns: None,
-            end: None,
+            ..QpControl::default()
         },
         ..QpLife::default()
     }

@@ -6,7 +6,13 @@ use rocescope_tests::live::frames;
 use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::live::wire::{Link, World};
 use rocescope_tests::recording::flow_rows;
+use rocescope_tests::soft_roce::lab::NEAR;
+use rocescope_tests::soft_roce::tool::LIMIT;
+use rocescope_tests::soft_roce::verbs::RETRY_EXCEEDED;
 use rustix::time::{ClockId, Timespec, clock_gettime, clock_settime};
+
+use super::faults::{Ends, findings};
+use super::queue_pairs::{ended, life, listed, live};
 
 /// Packets of each burst, and the time between two bursts.
 const BURST: u32 = 10;
@@ -53,4 +59,54 @@ fn a_clock_that_jumps_is_reported_and_costs_no_packet() {
     assert_eq!(rows.iter().map(|row| row.packets).sum::<u64>(), u64::from(6 * BURST));
     let longest = rows.iter().map(|row| row.interval_ns).max().unwrap();
     assert!(longest < LONGEST_NS, "{longest} ns");
+}
+
+/// A clock that is an hour late, until dropped.
+struct SetBack;
+
+impl SetBack {
+    const SECONDS: i64 = 3_600;
+
+    fn now() -> Self {
+        step(-Self::SECONDS);
+        Self
+    }
+}
+
+impl Drop for SetBack {
+    fn drop(&mut self) {
+        step(Self::SECONDS);
+    }
+}
+
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn a_death_is_found_although_the_clock_was_set_back() {
+    let ends = Ends::open();
+    // No packet is exchanged with this host.
+    let program = live(&["--filter", "host 192.0.2.1", "--interval", "500ms"]);
+    let (near, far) = ends.connection(|to| to);
+    near.write_all(&ends.far, 3, 4096).unwrap();
+    let (number, far_number) = (near.number(), far.number());
+    program
+        .reported(|report| listed(report, NEAR, "qps").any(|qp| qp["lqpn"] == number && qp["state"] == "RTS"))
+        .unwrap();
+    let late = SetBack::now();
+    drop(far);
+    near.write(&ends.far, 4096, None).unwrap();
+    assert_eq!(near.completion(LIMIT).unwrap(), Some(RETRY_EXCEEDED));
+    let died = program.reported(|report| {
+        findings(report).any(|one| one["id"] == "qp.died" && one["evidence"]["lqpn"] == number)
+    });
+    drop(late);
+    let (last, _) = ended(program);
+    let report = died.unwrap_or_else(|why| panic!("{why:#}: {}", last["qp_lives"]));
+    // It was created by the clock before.
+    let died = findings(&report).find(|one| one["id"] == "qp.died").unwrap();
+    assert_eq!(
+        (&died["evidence"]["retry_cnt"], &died["evidence"]["rqpn"]),
+        (&3.into(), &far_number.into()),
+        "{died}"
+    );
+    assert_eq!(life(&last, NEAR, number)["end"], "error", "{}", last["qp_lives"]);
 }

@@ -8,9 +8,10 @@ use crate::analysis::fixtures::everything;
 use crate::analysis::{
     CeOverTime, Cnp, Communicator, CompletionByOperation, Coverage, DelayChange, DelayPoint, Device,
     DeviceQp, DeviceQpCounters, EcnOverTime, Episodes, Field, FieldChange, Flow, FlowId, Icrc, LastNaks,
-    Latency, LatencyByClass, LatencyRange, Link, Loss, LostLarge, Nccl, NcclEvent, NcclProcess, NcclRank,
-    Options, Pause, PostOpcode, PostSampling, PostSize, QpContexts, QpControl, QpEvent, QpLives, QpPosts,
-    QpSource, QpSources, RankQp, RankState, RawContext, Recorded, Spray, TapFlow, Unfollowed, Untimed,
+    Latency, LatencyByClass, LatencyRange, Link, Loss, LostLarge, MonotonicTimes, Nccl, NcclEvent,
+    NcclProcess, NcclRank, Options, Pause, PostOpcode, PostSampling, PostSize, QpContexts, QpControl,
+    QpEvent, QpLives, QpPosts, QpSource, QpSources, RankQp, RankState, RawContext, Recorded, Spray, TapFlow,
+    Unfollowed, Untimed,
 };
 use crate::ethernet::lldp::{App, Dialect, Ets, Neighbour, Pfc};
 use crate::findings::{End, Episode, Evidence, Finding, Hop, Impact, Place, Severity, Step};
@@ -341,6 +342,7 @@ fn device_qp() -> DeviceQp {
             connect_took_ns: Some(1),
             ended_ns: Some(2),
             reused_ns: None,
+            monotonic: MonotonicTimes::default(),
             end: Some("destroyed"),
         },
         figure_sources: [("dscp", QpSource::Context)].into(),

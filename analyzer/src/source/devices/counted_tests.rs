@@ -15,9 +15,7 @@ fn count(watch: &mut Watch, host: &Recorded, time_ns: u64) {
 }
 
 fn list(watch: &mut Watch, host: &Recorded, time_ns: u64) {
-    let (root, kernel, mut unread) = (host.root(), host.kernel(), UnreadReasons::new());
-    let addresses = listed::addresses(&root, &mut unread);
-    watch.take_qps(&listed::read(&root, &kernel, &addresses, &mut unread, &mut || {}), time_ns);
+    super::list(watch, host, (time_ns, time_ns));
 }
 
 /// Rows of the queue pair that a recording has of the devices as they are known at a time.
@@ -35,7 +33,7 @@ fn a_context_is_in_samples_and_rows_once_counters_have_decided_about_its_packets
     let host = |next: u32, sent: u64| {
         let statistics = format!("rx_vport_rdma_unicast_packets 9\ntx_vport_rdma_unicast_packets {sent}");
         let answers = format!("[answers]\nstatistics/{IFACE} <<\n{statistics}\n>>");
-        Recorded::unpack(&format!("{MLX5}\n{answers}\n[]\n{}", answer(next, next, 951)))
+        Recorded::unpack(&format!("{MLX5}\n{answers}\n[]\n{}", answer(3, next, next, 951)))
     };
     let start = host(10, 0);
     let mut watch = Watch::new(&start.root(), &start.kernel(), &[IFACE.to_owned()], &[]);

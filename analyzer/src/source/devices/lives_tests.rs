@@ -55,13 +55,15 @@ fn a_life_is_put_together_from_its_calls() {
     let ends: Vec<_> = qps.iter().map(|qp| (qp.control.created_ns, qp.control.end)).collect();
     assert_eq!(ends, [(Some(10), Some(ERROR)), (Some(120), Some(NUMBER_REUSED)), (Some(130), None)]);
     assert!(qps[1].control.is_over() && !qps[2].control.is_over());
-    let lived = |at: u64| qps.iter().map(|qp| qp.control.lived_at(at)).collect::<Vec<_>>();
-    assert_eq!(lived(125), [false, true, false]);
-    assert_eq!(
-        lived(140),
-        [false, false, true],
-        "the events of a number are those of the queue pair that has it"
-    );
+    // The events of a number are those of the queue pair that has it.
+    for (at, expected) in [(125, [false, true, false]), (140, [false, false, true])] {
+        // Of a run, and of a recording.
+        for (monotonic_ns, time_ns) in [(Some(at), 0), (None, at)] {
+            let event = QpEvent { time_ns, monotonic_ns, ..QpEvent::default() };
+            let lived: Vec<_> = qps.iter().map(|qp| qp.control.lived_at(&event)).collect();
+            assert_eq!(lived, expected, "{event:?}");
+        }
+    }
 }
 
 /// A death is published at once.
@@ -211,34 +213,50 @@ fn the_latest_call_or_list_has_the_state() {
 
 /// By a clock that was set back, all that follows is older than what was seen before.
 #[test]
-fn a_clock_that_is_set_hides_neither_death_nor_end() {
+fn a_clock_that_is_set_hides_neither_death_nor_end_nor_whose_they_are() {
     const HOUR: u64 = 3_600 * NS_PER_S;
     let state = |state| QpLife { state: Some(state), ..life(17) };
     for (before, after) in [(2 * HOUR, HOUR), (HOUR, 2 * HOUR)] {
         let mut follower = Follower::default();
         let set = |follower: &mut Follower, to: u64| follower.note_clock(to.cast_signed());
+        let create = |at: u64, clock: u64| {
+            let control = QpControl { created_ns: Some(clock + at), ..QpControl::default() };
+            is(QpLife { control, ..state("RTS") }, at - 1, at)
+        };
         set(&mut follower, before);
-        follower.take(is(state("RTS"), before + 10, before + 11));
-        follower.listed(&list(&[17], before + 20));
+        follower.take(create(11, before));
+        follower.listed(&list(&[17], 20));
         set(&mut follower, after);
-        follower.take(found(state("ERR"), after + 40));
-        assert_eq!(all(&mut follower).qps[0].control.end, Some(ERROR), "{before} to {after}");
+        follower.take(found(state("ERR"), 40));
+        let seen = all(&mut follower);
+        let (first, event) = (&seen.qps[0].control, &seen.events[0]);
+        assert_eq!((first.end, first.created_ns), (Some(ERROR), Some(before + 11)), "{before} to {after}");
+        assert_eq!((event.time_ns, first.lived_at(event)), (after + 40, true));
         // A verb after that did not take it there.
         set(&mut follower, before);
-        follower.take(is(state("RESET"), before + 50, before + 51));
+        follower.take(is(state("RESET"), 50, 51));
         let seen = all(&mut follower);
         assert_eq!((seen.qps[0].state, follower.deaths(), seen.events.len()), (Some("RESET"), 1, 1));
         for began_ns in [60, 70] {
-            follower.listed(&list(&[], before + began_ns));
+            follower.listed(&list(&[], began_ns));
         }
-        assert_eq!(all(&mut follower).qps[0].control.end, Some(GONE), "{before} to {after}");
+        let control = all(&mut follower).qps[0].control.clone();
+        assert_eq!((control.end, control.over_by()), (Some(GONE), Some(before + 60)));
+        // Its number is used again, twice.
+        set(&mut follower, after);
+        follower.take(create(80, after));
+        follower.take(Change::Ended { device: "rxe0".into(), lqpn: 17, port: None, time_ns: 90 });
+        set(&mut follower, before);
+        follower.take(create(100, before));
+        follower.take(found(state("ERR"), 110));
+        let seen = all(&mut follower);
+        let lived = |event| seen.qps.iter().map(|qp| qp.control.lived_at(event)).collect::<Vec<_>>();
+        assert_eq!(lived(&seen.events[0]), [true, false, false], "{before} to {after}");
+        assert_eq!(lived(&seen.events[1]), [false, false, true], "{before} to {after}");
+        let ages: Vec<_> = seen.qps.iter().map(|qp| qp.control.age_ns(None)).collect();
+        assert_eq!(ages, [Some(49), Some(10), None]);
+        assert_eq!(seen.qps[2].control.age_ns(Some(before)), None, "set back since its creation");
     }
-    // Its number is used again, by one whose creation was not seen.
-    let mut follower = Follower::default();
-    follower.take(is(state("RTS"), 2 * HOUR, 2 * HOUR));
-    follower.take(Change::Ended { device: "rxe0".into(), lqpn: 17, port: None, time_ns: 2 * HOUR });
-    follower.take(found(state("RTS"), HOUR));
-    assert_eq!(all(&mut follower).qps.len(), 2);
 }
 
 #[test]

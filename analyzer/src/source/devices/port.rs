@@ -34,6 +34,8 @@ const MOST_QPS: usize = 16_384;
 struct AtList {
     /// Unix nanoseconds.
     time_ns: u64,
+    /// Beginning of the list, monotonic nanoseconds.
+    began_ns: u64,
     /// As counted before the list was begun.
     packets: PortPackets,
     /// Pauses received, by priority, in microseconds.
@@ -247,12 +249,16 @@ impl PortWatch {
     }
 
     pub(super) fn take_qps(&mut self, found: &QueuePairs, time_ns: u64) {
-        let now =
-            AtList { time_ns, packets: self.packets(), paused_us: ethernet::received_us(&self.ethernet) };
+        let now = AtList {
+            time_ns,
+            began_ns: found.began_ns,
+            packets: self.packets(),
+            paused_us: ethernet::received_us(&self.ethernet),
+        };
         let before = self.qps_read.replace(now);
         let packets = before.map(|before| before.packets).unwrap_or_default();
-        let from_ns = before.map_or(time_ns, |then| then.time_ns.min(time_ns));
-        let span_ns = time_ns - from_ns;
+        let span_ns = before.map_or(0, |then| now.began_ns.saturating_sub(then.began_ns));
+        let from_ns = time_ns.saturating_sub(span_ns);
         let paused = before.is_some_and(|before| {
             let added = before
                 .paused_us

@@ -3,6 +3,7 @@
 //! Everything is read through [`HostRoot`] and [`Queries`], so that tests can use recorded hosts. A counter that
 //! cannot be read is left out: nothing here returns an error.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -223,7 +224,12 @@ impl Watch {
     /// Reads the contexts that are due.
     pub fn read_contexts(&mut self, kernel: &dyn Queries, clock: &dyn Clock) {
         self.asker.run(kernel, clock);
-        for (life, query) in self.asker.take_shown() {
+        let shown = self.asker.take_shown();
+        if !shown.is_empty() {
+            let now_ns = clock.monotonic_ns();
+            self.note_clock(clock.unix_ns(now_ns).cast_signed().saturating_sub(now_ns.cast_signed()));
+        }
+        for (life, query) in shown {
             self.follower.shown(life, query);
         }
     }
@@ -267,7 +273,7 @@ impl Watch {
         self.follower.note_calls(calls);
     }
 
-    /// Notes the distance of the wall clock from the monotonic one, before the changes and lists that have times by it.
+    /// Notes the distance of the wall clock from the monotonic one, before changes and lists.
     pub fn note_clock(&mut self, offset_ns: i64) {
         self.follower.note_clock(offset_ns);
     }
@@ -308,7 +314,7 @@ impl Watch {
             })
             .collect();
         connected
-            .sort_by_key(|(life, _)| (life.control.is_over(), std::cmp::Reverse(life.control.created_ns)));
+            .sort_by_key(|(life, _)| (life.control.is_over(), Reverse(life.control.creation_order())));
         for (life, rqpn) in connected {
             owners.learn(&life.device, (life.lqpn, rqpn), life.made_in(), || life.owner());
         }

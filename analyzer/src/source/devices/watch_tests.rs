@@ -29,9 +29,15 @@ fn read(watch: &mut Watch, host: &Recorded, time_ns: u64) {
     if !watch.is_empty() {
         watch.learn(doctor::collect(&root, &kernel));
     }
-    let mut unread = UnreadReasons::new();
+    list(watch, host, (time_ns, time_ns));
+}
+
+/// Lists queue pairs at this monotonic and Unix time.
+fn list(watch: &mut Watch, host: &Recorded, (began_ns, time_ns): (u64, u64)) {
+    let (root, kernel, mut unread) = (host.root(), host.kernel(), UnreadReasons::new());
     let addresses = listed::addresses(&root, &mut unread);
-    watch.take_qps(&listed::read(&root, &kernel, &addresses, &mut unread, &mut || {}), time_ns);
+    let found = listed::read(&root, &kernel, &addresses, &mut unread, &mut || {});
+    watch.take_qps(&QueuePairs { began_ns, ..found }, time_ns);
 }
 
 /// The devices of a host after `snapshots`, read ten seconds apart.
@@ -499,9 +505,9 @@ impl Clock for FixedClock {
 }
 
 /// The answer to a context query for queue pair 298 of mlx5.txt, in the format of recorded hosts.
-fn answer(next: u32, acked: u32, peer: u32) -> String {
+fn answer(state: u32, next: u32, acked: u32, peer: u32) -> String {
     let set = [
-        ("state", 3),
+        ("state", state),
         ("remote_qpn", peer),
         ("retry_count", 7),
         ("cur_retry_count", 7),
@@ -521,7 +527,7 @@ fn answer(next: u32, acked: u32, peer: u32) -> String {
 
 #[test]
 fn contexts_of_queue_pairs_reach_the_report_with_their_coverage() {
-    let host = Recorded::unpack(&format!("{MLX5}\n[]\n{}", answer(10, 10, 951)));
+    let host = Recorded::unpack(&format!("{MLX5}\n[]\n{}", answer(3, 10, 10, 951)));
     let mut watch = Watch::new(&host.root(), &host.kernel(), &[IFACE.to_owned()], &[]);
     watch.query_contexts(50);
     let mut report = |host: &Recorded, at: u64| {
@@ -533,7 +539,7 @@ fn contexts_of_queue_pairs_reach_the_report_with_their_coverage() {
     // Idle, twice.
     report(&host, 0);
     report(&host, 1);
-    host.apply(&format!("[]\n{}", answer(60, 40, 951)));
+    host.apply(&format!("[]\n{}", answer(3, 60, 40, 951)));
     report(&host, 2);
     let last = report(&host, 5);
     let qp = last.facts.devices.iter().flat_map(|device| &device.qps).find(|qp| qp.lqpn == 298).unwrap();
@@ -568,7 +574,7 @@ fn a_device_without_contexts_says_why_once() {
             String::new(),
             "mlx5_0: the device or its firmware does not support dumps of QP contexts (mlx5_ib, EOPNOTSUPP)",
         ),
-        (answer(60, 40, 952), "the context names another peer than the kernel"),
+        (answer(3, 60, 40, 952), "the context names another peer than the kernel"),
     ] {
         let host = Recorded::unpack(&format!("{MLX5}\n[]\n{answer}"));
         let mut watch = Watch::new(&host.root(), &host.kernel(), &[IFACE.to_owned()], &[]);
@@ -589,3 +595,6 @@ fn a_device_without_contexts_says_why_once() {
 
 #[path = "counted_tests.rs"]
 mod counted;
+
+#[path = "clock_tests.rs"]
+mod clock;

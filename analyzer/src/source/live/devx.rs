@@ -65,7 +65,7 @@ impl Devx {
             gid(opened.get_or_init(root).as_ref()?, device, port, index)
         };
         each(&mut self.records, |record: &CommandRecord| {
-            if let Some(change) = self.follower.take(record, clock.unix_ns(record.time_ns), &address) {
+            if let Some(change) = self.follower.take(record, clock, &address) {
                 if matches!(&change, Change::Is(life, _) if life.control.created_ns.is_some()) {
                     makers.push((changes.len(), record.pid, record.cgroup));
                 }
@@ -98,12 +98,14 @@ struct Follower {
 }
 
 impl Follower {
-    /// The change made by a command that completed at Unix time `time_ns`.
-    fn take(&mut self, record: &CommandRecord, time_ns: u64, address: &AddressOf<'_>) -> Option<Change> {
+    /// The change made by a command.
+    fn take(&mut self, record: &CommandRecord, clock: WallClock, address: &AddressOf<'_>) -> Option<Change> {
+        let time_ns = clock.unix_ns(record.time_ns);
         let device = self.devices.get(&text(&record.device)?)?.clone();
         if let Some((lqpn, reason)) = mlx5_command::reason(record) {
             return Some(Change::Event(QpEvent {
                 time_ns,
+                monotonic_ns: Some(record.time_ns),
                 device,
                 lqpn: Some(lqpn),
                 event: REASON.to_owned(),
@@ -119,9 +121,10 @@ impl Follower {
         let key = (device, lqpn);
         if given.opcode == command::DESTROY {
             let was_ours = self.qps.remove(&key);
-            return was_ours.is_some().then_some(Change::Ended { device: key.0, lqpn, port: None, time_ns });
+            let ended = Change::Ended { device: key.0, lqpn, port: None, time_ns: record.time_ns };
+            return was_ours.is_some().then_some(ended);
         }
-        let call = Span { began_ns: time_ns, ended_ns: time_ns };
+        let call = Span { began_ns: record.time_ns, ended_ns: record.time_ns };
         // Also of a queue pair of the verbs.
         if given.opcode == command::RTS2RTS {
             let choices = PathChoices {
@@ -206,6 +209,7 @@ fn failure(record: &CommandRecord, given: &mlx5_command::Command, device: String
     };
     Change::Event(QpEvent {
         time_ns,
+        monotonic_ns: Some(record.time_ns),
         device,
         lqpn: given.lqpn,
         event: format!("{PAST_VERBS}{verb}{syndrome}"),
@@ -236,7 +240,8 @@ mod tests {
 
     /// With no address at any index.
     fn take(follower: &mut Follower, record: &CommandRecord, time_ns: u64) -> Option<Change> {
-        follower.take(record, time_ns, &|_, _, _| None)
+        let record = CommandRecord { time_ns, ..*record };
+        follower.take(&record, WallClock::unix(), &|_, _, _| None)
     }
 
     #[test]
@@ -332,7 +337,7 @@ mod tests {
         let mut follower = follower();
         let mut asked = |record: &CommandRecord| {
             let asked = std::cell::RefCell::new(None);
-            let change = follower.take(record, 5, &|device, port, index| {
+            let change = follower.take(record, WallClock::unix(), &|device, port, index| {
                 asked.replace(Some((device.to_owned(), port, index)));
                 Some(Ipv4Addr::new(10, 0, 0, 1).into())
             });
@@ -379,7 +384,8 @@ mod tests {
             ((device, port, index) == ("mlx5_0", Some(1), 3)).then(|| Ipv4Addr::new(10, 0, 0, 1).into())
         };
         for command in commands {
-            lives.take(follower.take(&command, fixtures::START, &own).unwrap());
+            let command = CommandRecord { time_ns: fixtures::START, ..command };
+            lives.take(follower.take(&command, WallClock::unix(), &own).unwrap());
         }
         let lives = Lives::clone(&lives.sample(&Calls::default(), None));
         let priority = |dscp| (dscp == 26).then_some(3);

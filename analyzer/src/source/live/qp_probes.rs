@@ -179,8 +179,8 @@ impl QpProbes {
         self.names = Names::default();
     }
 
-    /// The changes since the last call, with times by this clock. `driver` gives the driver of a device, `root` the
-    /// host's files.
+    /// The changes since the last call, with Unix times by this clock. `driver` gives the driver of a device, `root`
+    /// the host's files.
     pub(super) fn read(
         &mut self,
         clock: WallClock,
@@ -350,7 +350,8 @@ fn change(
         device: text(&record.device)?,
         lqpn: layout.qp_num(record),
     };
-    let call = Span { began_ns: of.time_ns.saturating_sub(record.duration_ns), ended_ns: of.time_ns };
+    let ended_ns = record.time_ns;
+    let call = Span { began_ns: ended_ns.saturating_sub(record.duration_ns), ended_ns };
     match record.kind {
         kind::CREATED if record.result == 0 => of.life(Attributes::default(), driver).map(|life| {
             let made = QpLife {
@@ -385,7 +386,7 @@ fn change(
             Some(Change::Found(QpLife { pid, origin: pid.map(|_| VERBS), ..life }, call))
         }
         kind::DESTROYED if record.result == 0 => {
-            Some(Change::Ended { lqpn: of.lqpn?, port: of.port(), device: of.device, time_ns: of.time_ns })
+            Some(Change::Ended { lqpn: of.lqpn?, port: of.port(), device: of.device, time_ns: ended_ns })
         }
         kind::DESTROYED => Some(Change::Kept(of.verb_failed(DESTROY.to_owned(), None))),
         kind::REASON => {
@@ -440,6 +441,7 @@ impl Reader<'_> {
     fn event(&self, event: String) -> QpEvent {
         QpEvent {
             time_ns: self.time_ns,
+            monotonic_ns: Some(self.record.time_ns),
             device: self.device.clone(),
             lqpn: self.lqpn,
             event,

@@ -64,7 +64,7 @@ pub(super) fn check(input: &Input<'_>, known: &[DeadQp<'_>], found: &mut Vec<Fin
             }
         }
         let mut groups: Vec<Vec<Death<'_>>> = groups.into_values().collect();
-        groups.sort_by_key(|deaths| Reverse(deaths.iter().map(|death| death.event.time_ns).max()));
+        groups.sort_by_key(|deaths| Reverse(deaths.iter().map(|death| death.event.order()).max()));
         for deaths in groups {
             raise(input, deaths, found);
         }
@@ -90,21 +90,22 @@ fn deaths<'a>(input: &Input<'a>, device: &'a Device) -> Vec<Death<'a>> {
 /// True if an event is not of the death that an earlier one of the same number shows: the number is in use again, or
 /// the queue pair was connected again.
 fn is_another(earlier: &Death<'_>, later: &Death<'_>) -> bool {
-    let (before_ns, time_ns) = (earlier.event.time_ns, later.event.time_ns);
     // A query shows a death where the one before found the queue pair connected.
     if [earlier, later].iter().all(|death| death.event.event == TO_ERROR) {
         return true;
     }
-    let Some(qp) = later.qp else { return time_ns.saturating_sub(before_ns) >= EPISODE_GAP_NS };
-    let since = [qp.control.created_ns, qp.control.connected_ns];
-    since.into_iter().flatten().any(|since_ns| before_ns < since_ns && since_ns <= time_ns)
+    let passed_ns = || later.event.order().saturating_sub(earlier.event.order());
+    later.qp.map_or_else(
+        || passed_ns() >= EPISODE_GAP_NS,
+        |qp| qp.control.began_between(earlier.event, later.event),
+    )
 }
 
 fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Option<Death<'a>> {
     let lqpn = event.lqpn.filter(|_| event.is_death())?;
     // Queue pair numbers are reused: this is the queue pair that existed at the time.
-    let lived = |qp: &&DeviceQp| qp.lqpn == lqpn && qp.control.lived_at(event.time_ns);
-    let qp = device.every_qp().filter(lived).max_by_key(|qp| qp.control.created_ns);
+    let lived = |qp: &&DeviceQp| qp.lqpn == lqpn && qp.control.lived_at(event);
+    let qp = device.every_qp().filter(lived).max_by_key(|qp| qp.control.creation_order());
     let death = |cause: String| Death {
         device,
         lqpn,
@@ -180,7 +181,7 @@ fn is_same(dead: &DeadQp<'_>, death: &Death<'_>) -> bool {
 
 /// A finding about deaths of a device with one cause and one peer: it names the first queue pair of the latest episode.
 fn raise(input: &Input<'_>, mut deaths: Vec<Death<'_>>, found: &mut Vec<Finding>) {
-    deaths.sort_by_key(|death| death.event.time_ns);
+    deaths.sort_by_key(|death| death.event.order());
     let mut times: SmallList<Interval> = SmallList::default();
     for death in &deaths {
         let at = death.event.time_ns;

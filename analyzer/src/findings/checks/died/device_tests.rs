@@ -269,6 +269,32 @@ fn a_queue_pair_that_is_connected_again_dies_again() {
     assert_eq!(count(&[(17, TO_ERROR, 4), (17, TO_ERROR, 5)]), 2);
 }
 
+/// By the wall clock it was created after its death.
+#[test]
+fn a_death_after_the_clock_was_set_back_has_the_settings_of_its_queue_pair() {
+    let mut sample = after(&[(17, TO_ERROR)], &[]);
+    let lives = Arc::make_mut(&mut Arc::make_mut(&mut sample.devices).lives);
+    lives.events[0].monotonic_ns = Some(20);
+    let control = &mut Arc::make_mut(&mut lives.qps)[0].control;
+    control.created_ns = Some(START + 3_600 * SECOND);
+    control.monotonic.created_ns = Some(10);
+    let [died] = &deaths(&sample)[..] else { panic!() };
+    assert_eq!((&died.evidence["retry_cnt"], &died.evidence["rqpn"]), (&7.into(), &29.into()));
+}
+
+/// By the wall clock, the later one died first.
+#[test]
+fn deaths_before_and_after_the_clock_was_set_back_are_both_named() {
+    let mut sample = lived(vec![to(17, 2), to(18, 2)], &[(17, "QP_FATAL", 3_600), (18, "QP_FATAL", 5)]);
+    let lives = Arc::make_mut(&mut Arc::make_mut(&mut sample.devices).lives);
+    for (event, seconds) in lives.events.iter_mut().zip([1, 100]) {
+        event.monotonic_ns = Some(seconds * SECOND);
+    }
+    let all = deaths(&sample);
+    let [died] = &all[..] else { panic!("{all:?}") };
+    assert_eq!(numbers(died), [17, 18]);
+}
+
 /// What a counter says of a death is known by the time at which it grew.
 #[test]
 fn only_counters_that_grew_at_that_time_say_why() {

@@ -402,7 +402,6 @@ impl Asker {
                     true;
                 device.rules.learn(&context, qp.progress.as_ref());
                 if qp.past_verbs || context.state == Some("ERR") {
-                    let ended_ns = clock.unix_ns(clock.monotonic_ns());
                     let (device, lqpn) = key.clone();
                     let life = QpLife {
                         device,
@@ -412,7 +411,7 @@ impl Asker {
                         state_of: Some(QpSource::Context),
                         ..QpLife::default()
                     };
-                    self.shown.push((life, Span { began_ns: read.unix_ns, ended_ns }));
+                    self.shown.push((life, Span { began_ns: now_ns, ended_ns: clock.monotonic_ns() }));
                 }
                 qp.take(context, read, counted, &device.rules);
                 if let Some(progress) = &qp.progress {

@@ -312,9 +312,10 @@ fn posted(posts: &QpPosts) -> Vec<Pair> {
 /// Events and failed verbs of the queue pair, the latest first.
 fn events(row: &Row<'_>, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![section("EVENTS", "of this queue pair and its port, newest first", width)];
-    let own = row.device.qp_events.iter().rev().filter(|event| {
-        event.lqpn.is_none_or(|lqpn| lqpn == row.qp.lqpn) && row.qp.control.lived_at(event.time_ns)
-    });
+    let own =
+        row.device.qp_events.iter().rev().filter(|event| {
+            event.lqpn.is_none_or(|lqpn| lqpn == row.qp.lqpn) && row.qp.control.lived_at(event)
+        });
     for event in own.take(EVENTS) {
         let mut spans = Spans::default();
         spans.push(format!(" {} ", units::clock_utc(event.time_ns)), theme::DIM);

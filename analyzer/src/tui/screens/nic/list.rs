@@ -36,7 +36,6 @@ pub(super) fn rows(view: &View, order: Order) -> (Vec<Row<'_>>, usize) {
             let control = &qp.control;
             let exists = !control.is_over();
             let own = findings.get(&qp.lqpn).into_iter().flatten().filter(|one| one.is_about_qp(device, qp));
-            let end_ns = control.over_by().or(now_ns);
             let rate_of = |listed: Option<f64>, read: Option<f64>| {
                 listed.map(|_| QpSource::Netlink).or(read.map(|_| QpSource::Context))
             };
@@ -46,7 +45,7 @@ pub(super) fn rows(view: &View, order: Order) -> (Vec<Row<'_>>, usize) {
                 sent: by_psn.0.or(by_context.0).filter(|_| exists),
                 received: by_psn.1.or(by_context.1).filter(|_| exists),
                 rates_of: (rate_of(by_psn.0, by_context.0), rate_of(by_psn.1, by_context.1)),
-                age_ns: control.created_ns.zip(end_ns).map(|(made, end)| end.saturating_sub(made)),
+                age_ns: control.age_ns(now_ns),
                 level: own.map(|one| Level::from(one.severity)).max().unwrap_or_default(),
             });
         }
@@ -102,7 +101,7 @@ fn worst(a: &Row<'_>, b: &Row<'_>) -> Ordering {
         .then_with(|| b.qp.fault_rank().cmp(&a.qp.fault_rank()))
         .then_with(|| rate(b).total_cmp(&rate(a)))
         .then_with(|| place(a).cmp(&place(b)))
-        .then_with(|| b.qp.control.created_ns.cmp(&a.qp.control.created_ns))
+        .then_with(|| b.qp.control.creation_order().cmp(&a.qp.control.creation_order()))
 }
 
 /// A cell as it is sorted: figures from the largest on, texts by letter, what is unknown last.
