@@ -55,6 +55,9 @@ pub struct QpLives {
     /// is more than 20 s, for 20 s or fifty times as long; for ten times as long after a retry error of the port. Unit:
     /// ns.
     pub lists_ns: u64,
+    /// Devices whose queue pairs the kernel did not list at the latest attempt, each with the reason: what was known of
+    /// them stays.
+    pub unlisted: Vec<String>,
     /// Queue pairs by what is known of them.
     pub sources: QpSources,
 }
@@ -97,6 +100,7 @@ pub(super) fn lives(devices: &Devices, listed: &[Device]) -> Option<QpLives> {
         lists: devices.lists.lists,
         list_queries: devices.lists.queries,
         lists_ns: devices.lists.took_ns,
+        unlisted: devices.lists.unlisted.iter().map(|(device, why)| format!("{device}: {why}")).collect(),
         absent: lives.calls.absent.iter().map(|(function, why)| format!("{function}: {why}")).collect(),
         absent_fields: lives.calls.absent_fields.clone(),
         devx_unavailable: lives.calls.devx_unavailable.clone().or_else(|| lives.unavailable.clone()),

@@ -96,8 +96,8 @@ pub struct PathChoices {
     pub udp_port: Option<u16>,
 }
 
-/// Times of a queue pair's life by the monotonic clock: they keep their order when the wall clock is set. `None`: as the
-/// Unix time, or only that is known, as from a recording. Unit: ns.
+/// Times of a queue pair's life by the monotonic clock: they keep their order when the wall clock is set. `None`: as
+/// the Unix time, or only that is known, as from a recording. Unit: ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MonotonicTimes {
     /// Creation.
@@ -331,7 +331,7 @@ impl Calls {
 }
 
 /// Lists of all queue pairs (RDMA netlink), for which the kernel asks the device about each of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lists {
     /// Lists that were read.
     pub lists: u64,
@@ -339,6 +339,8 @@ pub struct Lists {
     pub queries: u64,
     /// Time that they took altogether. Unit: ns.
     pub took_ns: u64,
+    /// Devices whose queue pairs are not in the latest list, each with the reason.
+    pub unlisted: Vec<(String, String)>,
 }
 
 /// Everything known from the control path.

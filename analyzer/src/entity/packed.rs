@@ -53,7 +53,7 @@ pack! {
     struct Calls {
         entered, missed_returns, under_way, may_end, dropped, skipped, absent, absent_fields, commands, missed_commands, devx_unavailable,
     }
-    struct Lists { lists, queries, took_ns }
+    struct Lists { lists, queries, took_ns, unlisted }
     struct Contexts { qps, queries }
     struct ContextSample {
         device, port, lqpn, context, src, read_ns, readings, sent, received, ambiguous, in_flight, stuck_ns, retries_used,

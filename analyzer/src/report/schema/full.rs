@@ -286,6 +286,7 @@ fn qp_lives() -> QpLives {
         lists: 1,
         list_queries: 2,
         lists_ns: 1,
+        unlisted: vec!["mlx5_0: Input/output error".into()],
         sources: QpSources { netlink: 1, control_path: 1, devx: 1, context: 1, posts: 1, captured: 1 },
     }
 }

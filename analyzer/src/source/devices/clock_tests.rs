@@ -8,10 +8,7 @@ const START: u64 = fixtures::START;
 const HOUR: u64 = 3_600 * SECOND;
 
 /// A monotonic time, and what Unix time has beyond it.
-#[derive(Debug)]
-struct WallAhead(u64, u64);
-
-impl Clock for WallAhead {
+impl Clock for (u64, u64) {
     fn monotonic_ns(&self) -> u64 {
         self.0
     }
@@ -35,11 +32,10 @@ fn a_state_that_a_context_shows_gives_way_to_later_ones_however_the_clock_is_set
             watch.sample().lives.qps[0].state
         };
         set(&mut watch, before);
-        let life =
-            QpLife { device: "mlx5_0".into(), lqpn: 298, state: Some("RTS"), ..QpLife::default() };
+        let life = QpLife { device: "mlx5_0".into(), lqpn: 298, state: Some("RTS"), ..QpLife::default() };
         watch.take_lives(vec![Change::Is(life, Span { began_ns: START, ended_ns: START })]);
         list(&mut watch, &alive, (START + SECOND, START + SECOND + before));
-        watch.read_contexts(&dead.kernel(), &WallAhead(START + 2 * SECOND, after));
+        watch.read_contexts(&dead.kernel(), &(START + 2 * SECOND, after));
         assert_eq!(state(&mut watch), Some("ERR"));
         let event = watch.sample().lives.events[0].clone();
         assert_eq!((event.event.as_str(), event.time_ns), (TO_ERROR, START + 2 * SECOND + after));

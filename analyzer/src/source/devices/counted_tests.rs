@@ -42,7 +42,7 @@ fn a_context_is_in_samples_and_rows_once_counters_have_decided_about_its_packets
     let known =
         |watch: &Watch| watch.sample().contexts.qps.first().map(|qp| (qp.readings, qp.sent, qp.ambiguous));
     let read = |watch: &mut Watch, host: &Recorded, time_ns: u64| {
-        watch.read_contexts(&host.kernel(), &FixedClock(time_ns));
+        watch.read_contexts(&host.kernel(), &time_ns);
     };
     count(&mut watch, &start, START);
     list(&mut watch, &start, START);

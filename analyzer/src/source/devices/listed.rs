@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv6Addr;
 
 use crate::entity::owners::{Owners, QpOwner};
+use crate::host::HostError;
 use crate::host::process::{self, Container};
 use crate::host::rdma;
 use crate::host::rdma::nldev::{self, QpCounter, Query, QueuePair};
@@ -20,12 +21,31 @@ pub struct QueuePairs {
     pub list: Vec<(QueuePair, QpOwner)>,
     /// Counters that queue pairs are bound to.
     pub counters: Vec<QpCounter>,
-    /// Devices that the kernel names; true for those whose queue pairs are all in the list.
-    pub devices: BTreeMap<String, bool>,
+    /// Devices that the kernel names.
+    pub devices: BTreeMap<String, ListedDevice>,
     /// There is no device.
     pub has_no_device: bool,
     /// Monotonic time at which the reading began.
     pub began_ns: u64,
+}
+
+/// A device that the kernel names.
+#[derive(Clone, Debug, Default)]
+pub struct ListedDevice {
+    /// Index by which RDMA netlink names it: another one each time its driver registers it.
+    pub index: u32,
+    /// Reason for which its queue pairs are not in the list, as when its firmware does not answer about one of them.
+    pub unlisted: Option<String>,
+}
+
+impl QueuePairs {
+    /// True if all queue pairs of this device are in the list, which are none where it exists no more.
+    pub fn is_complete(&self, device: &str) -> bool {
+        match self.devices.get(device) {
+            Some(found) => found.unlisted.is_none(),
+            None => !self.devices.is_empty() || self.has_no_device,
+        }
+    }
 }
 
 /// The addresses (GIDs) of each device, by its name.
@@ -70,8 +90,9 @@ pub fn read(
     for device in answers.iter().filter_map(|answer| nldev::Device::parse(answer)) {
         unread.about(&device.name);
         let listed = kernel.rdma_in_parts(Query::QueuePairs(device.index), between);
+        let unlisted = listed.as_ref().err().map(HostError::cause);
+        found.devices.insert(device.name.clone(), ListedDevice { index: device.index, unlisted });
         let listed = unread.keep(listed);
-        found.devices.insert(device.name.clone(), listed.is_some());
         let answers = listed.unwrap_or_default();
         for qp in answers.iter().flat_map(|answer| nldev::queue_pairs(answer)) {
             let owner = known.owner(root, &qp);

@@ -2,8 +2,8 @@
 //! queue pairs whose packets bypass the kernel.
 //!
 //! Calls are recorded when they return, and those of several threads in any order. So each change has the time of its
-//! call, and the state of a queue pair is the one that the latest call showed, be it a verb, a query or a list. They are
-//! compared by the monotonic clock: the wall clock may be set at any time.
+//! call, and the state of a queue pair is the one that the latest call showed, be it a verb, a query or a list. Times
+//! are compared by the monotonic clock: the wall clock may be set at any time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -82,8 +82,7 @@ struct Alive {
     missed: u64,
     /// The latest sign that it exists. Unit: monotonic ns.
     known_ns: u64,
-    /// The query that found it in the error state: nothing else shows its death. Unit: monotonic
-    /// ns.
+    /// The query that found it in the error state, which nothing else shows. Unit: monotonic ns.
     found_dead_ns: Option<u64>,
     /// It was in a list.
     was_listed: bool,
@@ -350,12 +349,10 @@ impl Follower {
         let (lists, began_ns) = (self.lists, found.began_ns);
         let mut over: Vec<Key> = Vec::new();
         for (key, known) in &mut self.alive {
-            let is_complete = match found.devices.get(&key.0) {
-                Some(is_complete) => *is_complete && known.is_listable(),
-                // The device itself is gone.
-                None => !found.devices.is_empty() || found.has_no_device,
-            };
-            if known.list == lists || !is_complete || known.known_ns >= began_ns {
+            // Of a device that is gone, none is left, whatever its kind.
+            let is_listable = !found.devices.contains_key(&key.0) || known.is_listable();
+            let is_missing = is_listable && found.is_complete(&key.0);
+            if known.list == lists || !is_missing || known.known_ns >= began_ns {
                 continue;
             }
             let (times, first_ns) = known.absent;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::entity::lives::{DESTROY, NUMBER_REUSED, QpControl};
+use crate::source::devices::listed::ListedDevice;
 use crate::util::source_port::udp_source_port;
 use crate::util::system::KernelVersion;
 
@@ -159,7 +160,7 @@ fn list(numbers: &[u32], began_ns: u64) -> QueuePairs {
     };
     QueuePairs {
         list: numbers.iter().map(|lqpn| (entry(lqpn), owner(lqpn))).collect(),
-        devices: [("rxe0".to_owned(), true)].into(),
+        devices: [("rxe0".to_owned(), ListedDevice::default())].into(),
         began_ns,
         ..QueuePairs::default()
     }
@@ -284,7 +285,8 @@ fn what_lists_have_no_more_is_gone() {
     assert_eq!(gone(&mut follower), [], "these lists began before they were made");
     follower.listed(&list(&[11], 20));
     assert_eq!(gone(&mut follower), [], "a list may skip one while others end");
-    let part = QueuePairs { devices: [("rxe0".to_owned(), false)].into(), ..list(&[], 25) };
+    let failed = ListedDevice { unlisted: Some("I/O error".into()), ..ListedDevice::default() };
+    let part = QueuePairs { devices: [("rxe0".to_owned(), failed)].into(), ..list(&[], 25) };
     follower.listed(&part);
     follower.listed(&part);
     assert_eq!(gone(&mut follower), [], "these lists are not complete");

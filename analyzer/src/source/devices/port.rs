@@ -249,6 +249,11 @@ impl PortWatch {
     }
 
     pub(super) fn take_qps(&mut self, found: &QueuePairs, time_ns: u64) {
+        self.index = found.devices.get(&self.device).map(|listed| listed.index).or(self.index);
+        // Those of the list before stay until the device answers.
+        if !found.is_complete(&self.device) {
+            return;
+        }
         let now = AtList {
             time_ns,
             began_ns: found.began_ns,

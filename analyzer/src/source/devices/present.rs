@@ -72,6 +72,13 @@ impl PresentQps {
         made
     }
 
+    /// Those of these devices are not in the next list, although they exist.
+    pub fn keep_unlisted(&mut self, is_unlisted: impl Fn(&str) -> bool) {
+        let next = self.lists + 1;
+        let unlisted = self.alive.iter_mut().filter(|((device, _), _)| is_unlisted(device));
+        unlisted.for_each(|(_, known)| known.listed = next);
+    }
+
     /// Applies a list of all queue pairs.
     pub fn list<'a>(&mut self, owners: impl Iterator<Item = &'a QpOwner>) {
         self.lists += 1;
@@ -286,6 +293,11 @@ mod tests {
         }
         assert_eq!(present.alive(), Set::from_iter([(1, 17), (2, 18)]));
         assert_eq!(present.processes().get(&1).unwrap().len(), 1);
+        for _ in 0..=MISSING {
+            present.keep_unlisted(|device| device == "rxe1");
+            present.list([].into_iter());
+        }
+        assert_eq!(present.alive().len(), 2, "the device did not list them");
         // Its end was missed, and its number is reused.
         assert!(present.take(&[made("rxe1", 18, 9)]));
         assert_eq!((present.alive().len(), present.device(9, 18)), (2, Some("rxe1")));

@@ -26,7 +26,7 @@ use crate::host::rdma::nldev::{self, Query, QueuePair};
 use crate::host::read::HostRoot;
 use crate::host::read::queries::Queries;
 use crate::host::{pci, rdma};
-use crate::source::devices::listed::{Addresses, QueuePairs};
+use crate::source::devices::listed::{Addresses, ListedDevice, QueuePairs};
 use crate::util::system::kernel_version;
 
 /// The RoCE ports of the watched interfaces.
@@ -182,6 +182,8 @@ impl Watch {
             qp.port = qp.port.or_else(first);
         }
         self.asker.take_past_verbs(past_verbs);
+        let unlisted = ports.iter().filter(|port| !found.is_complete(&port.device));
+        self.asker.keep(unlisted.map(|port| port.device.clone()).collect());
         let named: Vec<_> = found.list.iter().map(|(qp, _)| self.follower.with_peer(qp)).collect();
         let listed = found.list.iter().zip(&named).map(|((qp, _), named)| named.as_ref().unwrap_or(qp));
         self.asker.take_qps(&ports, listed);
@@ -198,6 +200,8 @@ impl Watch {
         self.lists.lists += 1;
         self.lists.queries += found.list.len() as u64;
         self.lists.took_ns = self.lists.took_ns.saturating_add(took_ns);
+        let why = |(name, of): (&String, &ListedDevice)| Some((name.clone(), of.unlisted.clone()?));
+        self.lists.unlisted = found.devices.iter().filter_map(why).collect();
     }
 
     /// Enables reading the NIC's contexts of queue pairs, with at most this many queries per second; 0 disables it.
@@ -313,8 +317,7 @@ impl Watch {
                 !owners.knows(&life.device, (life.lqpn, *rqpn), (life.pid, life.made_in()))
             })
             .collect();
-        connected
-            .sort_by_key(|(life, _)| (life.control.is_over(), Reverse(life.control.creation_order())));
+        connected.sort_by_key(|(life, _)| (life.control.is_over(), Reverse(life.control.creation_order())));
         for (life, rqpn) in connected {
             owners.learn(&life.device, (life.lqpn, rqpn), life.made_in(), || life.owner());
         }
@@ -384,7 +387,7 @@ impl Watch {
             settings: self.settings.clone(),
             neighbours: self.heard.iter().map(|(name, heard)| (name.clone(), heard.clone())).collect(),
             lives: Arc::clone(&self.lives),
-            lists: self.lists,
+            lists: self.lists.clone(),
             contexts: Arc::clone(&self.contexts),
             posts: Arc::default(),
             kernel: kernel_version(),

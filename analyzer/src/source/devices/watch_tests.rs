@@ -33,11 +33,13 @@ fn read(watch: &mut Watch, host: &Recorded, time_ns: u64) {
 }
 
 /// Lists queue pairs at this monotonic and Unix time.
-fn list(watch: &mut Watch, host: &Recorded, (began_ns, time_ns): (u64, u64)) {
+fn list(watch: &mut Watch, host: &Recorded, (began_ns, time_ns): (u64, u64)) -> QueuePairs {
     let (root, kernel, mut unread) = (host.root(), host.kernel(), UnreadReasons::new());
     let addresses = listed::addresses(&root, &mut unread);
     let found = listed::read(&root, &kernel, &addresses, &mut unread, &mut || {});
-    watch.take_qps(&QueuePairs { began_ns, ..found }, time_ns);
+    let found = QueuePairs { began_ns, ..found };
+    watch.take_qps(&found, time_ns);
+    found
 }
 
 /// The devices of a host after `snapshots`, read ten seconds apart.
@@ -491,12 +493,9 @@ fn files_below(folder: &std::path::Path, files: &mut Vec<std::path::PathBuf>) {
 }
 
 /// A clock set by tests.
-#[derive(Debug)]
-struct FixedClock(u64);
-
-impl Clock for FixedClock {
+impl Clock for u64 {
     fn monotonic_ns(&self) -> u64 {
-        self.0
+        *self
     }
 
     fn unix_ns(&self, monotonic_ns: u64) -> u64 {
@@ -532,7 +531,7 @@ fn contexts_of_queue_pairs_reach_the_report_with_their_coverage() {
     watch.query_contexts(50);
     let mut report = |host: &Recorded, at: u64| {
         read(&mut watch, host, fixtures::START + at * SECOND);
-        watch.read_contexts(&host.kernel(), &FixedClock(fixtures::START + at * SECOND));
+        watch.read_contexts(&host.kernel(), &(fixtures::START + at * SECOND));
         watch.note_counters(fixtures::START + at * SECOND);
         Report::build(&sample(watch.sample(), IFACE), &Options::default().into())
     };
@@ -581,7 +580,7 @@ fn a_device_without_contexts_says_why_once() {
         watch.query_contexts(50);
         for at in 0..4 {
             read(&mut watch, &host, fixtures::START + at * SECOND);
-            watch.read_contexts(&host.kernel(), &FixedClock(fixtures::START + at * SECOND));
+            watch.read_contexts(&host.kernel(), &(fixtures::START + at * SECOND));
         }
         watch.note_counters(fixtures::START + 4 * SECOND);
         assert!(!watch.reads_contexts(), "it is not queried a second time");
@@ -593,8 +592,9 @@ fn a_device_without_contexts_says_why_once() {
     }
 }
 
-#[path = "counted_tests.rs"]
-mod counted;
-
 #[path = "clock_tests.rs"]
 mod clock;
+#[path = "counted_tests.rs"]
+mod counted;
+#[path = "relisted_tests.rs"]
+mod relisted;

@@ -387,7 +387,7 @@ impl Work {
         self.watch.take_qps(&found, now_ns());
         self.watch.note_list(&found, u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
         if let Some(posts) = &self.posts {
-            posts.list(found.list.iter().map(|(_, owner)| owner));
+            posts.list(&found);
         }
         Some((found.owners, start))
     }

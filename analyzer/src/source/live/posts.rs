@@ -16,7 +16,6 @@ use aya::{Ebpf, EbpfLoader};
 use rocescope_common::abi::post::{POST_QPS, POST_WINDOW, PostCounts, PostKey, PostWindow};
 
 use super::object::Data;
-use crate::entity::owners::QpOwner;
 use crate::entity::posts::Posts;
 use crate::host::kernel::Capability;
 use crate::host::kernel::clock::monotonic_ns;
@@ -24,6 +23,7 @@ use crate::host::rdma::verbs_context::{self, PostSend};
 use crate::host::read::HostRoot;
 use crate::sandbox;
 use crate::sandbox::plan::Files;
+use crate::source::devices::listed::QueuePairs;
 use crate::source::devices::lives::Change;
 use crate::source::devices::posts::{Counter, Plan, Step};
 use crate::source::devices::present::PresentQps;
@@ -181,8 +181,10 @@ impl PostSampler {
     }
 
     /// Updates the list of queue pairs.
-    pub(super) fn list<'a>(&self, owners: impl Iterator<Item = &'a QpOwner>) {
-        self.shared.present().list(owners);
+    pub(super) fn list(&self, found: &QueuePairs) {
+        let mut present = self.shared.present();
+        present.keep_unlisted(|device| !found.is_complete(device));
+        present.list(found.list.iter().map(|(_, owner)| owner));
     }
 
     /// Applies control path changes. A process with a new queue pair is searched at once, since it may live for only

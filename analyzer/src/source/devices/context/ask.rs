@@ -97,6 +97,8 @@ pub struct Asker {
     /// Queue pairs that the kernel does not list and the firmware can be queried for, and those that nothing can.
     past_verbs: Vec<QueuePair>,
     unreached: Vec<QueuePair>,
+    /// Devices whose queue pairs could not be listed.
+    unlisted: Vec<String>,
     /// States that contexts have shown since they were last taken.
     shown: Vec<(QpLife, Span)>,
     cost: Cost,
@@ -170,6 +172,12 @@ impl Asker {
         (self.past_verbs, self.unreached) = qps.into_iter().partition(|qp| self.reaches(&qp.device));
     }
 
+    /// Sets the devices whose queue pairs could not be listed: those that are known stay. Call it before those of the
+    /// list.
+    pub fn keep(&mut self, unlisted: Vec<String>) {
+        self.unlisted = unlisted;
+    }
+
     /// True if there is something to query.
     pub fn is_active(&self) -> bool {
         let is_open =
@@ -187,12 +195,12 @@ impl Asker {
         if !self.may_ask() {
             return;
         }
-        for port in ports {
-            let state = self.ports.entry((port.device.clone(), port.number)).or_default();
-            state.port = port.clone();
+        self.take_ports(ports);
+        let unlisted = std::mem::take(&mut self.unlisted);
+        for (_, state) in self.ports.iter_mut().filter(|((device, _), _)| !unlisted.contains(device)) {
+            state.left_out = 0;
         }
-        self.ports.values_mut().for_each(|state| state.left_out = 0);
-        self.qps.values_mut().for_each(|qp| qp.present = false);
+        self.qps.iter_mut().for_each(|((device, _), qp)| qp.present = unlisted.contains(device));
         let past_verbs = std::mem::take(&mut self.past_verbs);
         let all = found.map(|qp| (qp, false)).chain(past_verbs.iter().map(|qp| (qp, true)));
         for (qp, past_verbs) in all.filter(|(qp, _)| qp.has_context()) {
@@ -241,6 +249,20 @@ impl Asker {
             state.attribution.others = state.left_out > 0 || unreached.iter().any(is_here);
         }
         self.changed = true;
+    }
+
+    /// Sets the ports, and forgets what is known of devices that drivers have registered again.
+    fn take_ports(&mut self, ports: &[Port]) {
+        for port in ports {
+            let state = self.ports.entry((port.device.clone(), port.number)).or_default();
+            let before = std::mem::replace(&mut state.port, port.clone());
+            if before.device == port.device && before.index != port.index {
+                state.attribution.ended();
+                self.devices.remove(&port.device);
+                self.qps.retain(|(device, _), _| *device != port.device);
+                self.queues = Default::default();
+            }
+        }
     }
 
     /// True if a context of this queue pair was read.
@@ -544,6 +566,8 @@ impl DeviceState {
     fn is_over(&mut self, qp: &mut Qp, driver: &str, error: &HostError, by_firmware: bool) -> bool {
         match error.errno() {
             Some(libc::EPERM | libc::EACCES | libc::EOPNOTSUPP) => return by_firmware || !self.answered,
+            // The node is of a device that was registered again since.
+            Some(libc::ENODEV) => return by_firmware,
             Some(libc::EINVAL | libc::EBADMSG) => {}
             // The firmware's own status.
             None if by_firmware => {}
