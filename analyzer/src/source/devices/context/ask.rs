@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::attribution::{Errors, TimeoutAttribution};
+use super::budget::Budget;
 use super::progress::{Progress, Rules, Timestamps};
 use crate::entity::contexts::{ContextSample, Contexts, Queries as Cost, RawContext};
 use crate::entity::lives::QpLife;
@@ -26,10 +27,6 @@ const MOST_QPS: usize = 16_384;
 const SUSPECT_NS: u64 = 100_000_000;
 /// Interval between two queries for any other.
 const ORDINARY_NS: u64 = NS_PER_S;
-/// Pause after a query, as a multiple of its duration, so that a device with slow firmware is not kept busy.
-const REST: u64 = 9;
-/// Maximum backlog of queries that is made up for after a pause, in time.
-const MOST_LATE_NS: u64 = 500_000_000;
 /// Refusals that each concern one queue pair, after which a device without any answer, or a queue pair, is not asked
 /// any more: a kind that has no context is refused alone.
 const REFUSALS: u8 = 3;
@@ -78,14 +75,12 @@ pub struct PortCounts {
 /// Queries contexts and follows the answers.
 #[derive(Debug, Default)]
 pub struct Asker {
-    per_second: u32,
+    budget: Budget,
     ports: Map<Key, PortState>,
     /// What each port has counted, also before its queue pairs are listed.
     counted: Map<Key, PortPackets>,
     devices: Map<String, DeviceState>,
     qps: Map<Key, Qp>,
-    /// Monotonic time of the next query.
-    due_ns: u64,
     /// Queue pairs that are due, longest without a query first: ordinary queue pairs, and suspects. The two queues
     /// alternate.
     queues: [VecDeque<Key>; 2],
@@ -153,7 +148,8 @@ struct Qp {
 impl Asker {
     /// An asker with at most `per_second` queries per second; 0 disables queries.
     pub fn new(per_second: u32) -> Self {
-        Self { per_second, cost: Cost { per_second, ..Cost::default() }, ..Self::default() }
+        let (budget, cost) = (Budget::new(per_second), Cost { per_second, ..Cost::default() });
+        Self { budget, cost, ..Self::default() }
     }
 
     /// Also queries the firmware: for queue pairs that the kernel does not list, and on devices for which RDMA
@@ -187,7 +183,7 @@ impl Asker {
 
     /// True if queries are enabled, whether or not there are queue pairs.
     pub const fn may_ask(&self) -> bool {
-        self.per_second > 0
+        self.budget.per_second > 0
     }
 
     /// Sets the queue pairs of these ports that the kernel lists.
@@ -294,27 +290,27 @@ impl Asker {
 
     /// Sends the queries that are due.
     pub fn run(&mut self, kernel: &dyn Queries, clock: &dyn Clock) {
-        if self.per_second == 0 || self.qps.is_empty() {
+        if !self.may_ask() || self.qps.is_empty() {
             return;
         }
-        let interval_ns = (NS_PER_S / u64::from(self.per_second)).max(1);
         let start_ns = clock.monotonic_ns();
-        self.due_ns = self.due_ns.max(start_ns.saturating_sub(MOST_LATE_NS));
+        self.budget.begin(start_ns);
+        let mut now_ns = start_ns;
         // Queries that become due meanwhile wait for the next call, since other readings share the thread.
-        while self.due_ns <= start_ns {
-            let now_ns = clock.monotonic_ns();
+        while self.budget.allows(start_ns, now_ns) {
             let Some(key) = self.next(now_ns) else {
-                self.due_ns = now_ns;
+                self.budget.skip(now_ns);
                 break;
             };
             self.ask(&key, kernel, clock, now_ns);
-            let took_ns = clock.monotonic_ns().saturating_sub(now_ns);
+            let after_ns = clock.monotonic_ns();
+            let took_ns = after_ns.saturating_sub(now_ns);
             self.cost.took_ns = self.cost.took_ns.saturating_add(took_ns);
             self.cost.longest_ns = self.cost.longest_ns.max(took_ns);
-            self.due_ns += interval_ns.max(took_ns.saturating_mul(REST + 1));
+            self.budget.spend(now_ns, took_ns);
             self.changed = true;
+            now_ns = after_ns;
         }
-        let now_ns = clock.monotonic_ns();
         for ((device, number), state) in &mut self.ports {
             let of = self
                 .qps
@@ -367,7 +363,7 @@ impl Asker {
                 due[usize::from(suspect)].push((qp.asked_ns, key));
             }
         }
-        let most = self.per_second as usize;
+        let most = self.budget.per_second as usize;
         self.queues = due.map(|mut due| {
             if due.len() > most {
                 due.select_nth_unstable(most);

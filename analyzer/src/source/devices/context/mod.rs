@@ -2,7 +2,8 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | [`ask`] | schedule of the queries, refusals, cost |
+//! | [`ask`] | choice of the next query, refusals, cost |
+//! | `budget` | the time at which it may be sent |
 //! | `progress` | one queue pair over successive contexts: progress, retries, queues |
 //! | `attribution` | attribution of a port's timeouts to queue pairs |
 
@@ -10,6 +11,8 @@
 pub mod ask;
 #[cfg(target_os = "linux")]
 mod attribution;
+#[cfg(target_os = "linux")]
+mod budget;
 #[cfg(target_os = "linux")]
 mod progress;
 
