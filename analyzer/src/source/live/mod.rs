@@ -32,6 +32,9 @@ pub mod event;
 mod latency;
 pub mod load;
 pub mod loss;
+#[cfg(test)]
+#[path = "map_memory_tests.rs"]
+mod map_memory;
 pub mod names;
 mod object;
 pub mod pairing;

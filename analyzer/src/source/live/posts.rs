@@ -30,7 +30,7 @@ use crate::source::devices::present::PresentQps;
 use crate::util::lock::Locked;
 use crate::util::map::Map;
 
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-posts"));
+pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-posts"));
 const PROGRAM: &str = "rocescope_post_send";
 
 /// Interval of checks whether an open window is over, or was closed by the program.

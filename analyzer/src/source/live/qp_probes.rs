@@ -30,7 +30,7 @@ use crate::util::source_port::udp_source_port;
 use crate::util::system::kernel_version;
 use crate::util::time::NS_PER_MS;
 
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-qps"));
+pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-qps"));
 
 /// Programs and the kernel functions they attach to, as far as these exist, in the order of attaching. Where it can be,
 /// returns are seen first: a call that is entered before the second of two is then none whose return was missed. Of
