@@ -86,12 +86,13 @@ pub(super) const DIED: Entry = Entry {
                A fatal NAK of the same queue pair is named as the reason.\n\
                \n\
                Live, for queue pairs whose packets bypass the kernel too:\n\
-               - An asynchronous event QP_FATAL, QP_REQ_ERR or QP_ACCESS_ERR (devices[].qp_events).\n\
-               - A query that finds a connected queue pair in the error state although no verb took it there. Such a death is a warning if results of verbs were missed \
+               - An asynchronous event QP_FATAL, QP_REQ_ERR or QP_ACCESS_ERR, or a reason that the driver gives (devices[].qp_events).\n\
+               - A query, list or context that finds a connected queue pair in the error state although no verb took it there. Such a death is a warning if results of verbs were missed \
                (qp_lives.missed_returns) since it was last seen connected: one of them may have taken it to the error state.\n\
                \n\
-               The reason is then that of a fatal NAK that packets show, which ends both queue pairs of the connection. Else it is that of the counters of its port that grew at that time, or during the \
-               run where times of growth are not known (retries_exceeded, rnr_retries_exceeded, access_naks_received, access_naks_sent), which is likely and not certain.\n\
+               The reason is the one that the driver gives (`error reason`), else the meaning of the event. Of a queue pair that was only found in the error state it is a fatal NAK that packets show, \
+               which ends both queue pairs of the connection, else counters of its port that grew at that time, or during the run where times of growth are not known (retries_exceeded, \
+               rnr_retries_exceeded, access_naks_received, access_naks_sent): likely and not certain.\n\
                \n\
                Deaths of a device with the same reason and peer are one finding. It names the first queue pair of its latest episode; `lqpns` lists up to 16 of that episode. \
                A number that is in use again, or a queue pair that is connected again, dies a second time. The finding is active while one of them is in the error state and not destroyed.",
