@@ -1,7 +1,7 @@
 //! The program as built for ARM hosts, under QEMU's user emulation: it starts, reads the host, and gives the same
 //! results for captures as the program of this machine.
 //!
-//! `ROCESCOPE_AARCH64_BIN` names it; `cargo xtask test --vm` builds it.
+//! `ROCESCOPE_AARCH64_BIN` names it; `cargo xtask test --aarch64` builds it.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -22,7 +22,7 @@ fn program() -> Option<PathBuf> {
     } else if let Some(path) = std::env::var_os(PROGRAM) {
         return Some(path.into());
     } else {
-        format!("{PROGRAM} names no program for aarch64; `cargo xtask test --vm` builds one")
+        format!("{PROGRAM} names no program for aarch64; `cargo xtask test --aarch64` builds one")
     };
     // Built without the required target, which xtask reports by itself: no failure here with CI=true.
     println!("SKIP the program on aarch64: {why}");

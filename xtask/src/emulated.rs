@@ -1,4 +1,4 @@
-//! The program for aarch64, under QEMU's user emulation: a part of `cargo xtask test --vm`.
+//! The program for aarch64, under QEMU's user emulation: `cargo xtask test --aarch64`.
 
 use crate::build::with_ebpf;
 use crate::check::ensure_target;
@@ -16,6 +16,9 @@ pub(crate) const TEST: &str = "aarch64";
 /// Environment variable with its path.
 const PROGRAM: &str = "ROCESCOPE_AARCH64_BIN";
 const EMULATOR: &str = "qemu-aarch64";
+/// The folder of its build below the target directory: in that of other builds of the profile it would wait for their
+/// lock.
+const FOLDER: &str = "aarch64";
 
 /// Builds the program as `cargo xtask dist` does but for optimisation and without a cross compiler, then runs the
 /// common crate's tests and the program.
@@ -43,8 +46,11 @@ pub(crate) fn test() -> Result<()> {
         command
             .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER", "rust-lld")
             .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER", EMULATOR)
+            // Nobody debugs it.
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .args(arguments)
-            .args(["--target", target]);
+            .args(["--target", target, "--target-dir"])
+            .arg(target_dir().join(FOLDER));
         command
     };
     let tests = ["test", "--no-fail-fast", "-p", "rocescope-common", "--lib", "--tests"];
@@ -63,7 +69,7 @@ fn of_program(toolchain: &EbpfToolchain, target: &str) -> Result<Command> {
     command
         .arg("--show-output")
         .env("ROCESCOPE_BIN", &programs.rocescope)
-        .env(PROGRAM, target_dir().join(target).join("debug/rocescope"))
+        .env(PROGRAM, target_dir().join(FOLDER).join(target).join("debug/rocescope"))
         .stdin(Stdio::null());
     Ok(command)
 }

@@ -66,10 +66,15 @@ enum Task {
     },
     /// Run all tests, with sudo for those that need root
     Test {
-        /// Run the tests of other machines instead: aarch64 under emulation, in virtual machines the live path on an
-        /// older kernel and those of `vm`
+        /// Run the tests in virtual machines instead: the live path on an older kernel, and those of `vm`
         #[arg(long, conflicts_with = "packages")]
         vm: bool,
+        /// Run the tests of another processor instead: the program for aarch64, under emulation
+        #[arg(long, conflicts_with_all = ["vm", "packages"])]
+        aarch64: bool,
+        /// Also run `check` and the tests of `--aarch64`, at the lowest priority, beside tests that wait
+        #[arg(long, conflicts_with_all = ["vm", "packages", "aarch64"])]
+        checks: bool,
         /// Test the packages instead: built twice, linted, and in a virtual machine with systemd installed, run,
         /// upgraded, purged
         #[arg(long)]
@@ -140,8 +145,9 @@ fn work(task: &Task) -> Result<()> {
         Task::Package { wanted, compare: true } => package::compare(wanted),
         Task::Demo { args } => demo::demo(args),
         Task::Test { packages: true, .. } => package::test(),
-        Task::Test { vm: false, .. } => test::test(),
         Task::Test { vm: true, .. } => vm::test(),
+        Task::Test { aarch64: true, .. } => emulated::test(),
+        Task::Test { checks, .. } => test::test(*checks),
         Task::Vm { names, debug, kernel, arch } => vm::vm(names, *debug, kernel, *arch),
         Task::Fresh(wanted) => fresh::fresh(wanted),
         Task::Bench { measurement } => bench::bench(measurement.as_ref()),

@@ -2,6 +2,8 @@
 
 mod lanes;
 
+use crate::check::ensure_target;
+use crate::dist::Target;
 use crate::ebpf_toolchain::EbpfToolchain;
 use crate::emulated;
 use crate::programs::{self, CHECKED, DEBUG, DependencyBuild, INTEGRATION, Programs, TestProgram};
@@ -19,7 +21,7 @@ use std::{env, fs, thread};
 const LANES: usize = 3;
 
 /// The longest tests, which start first, so that the others fill the lanes.
-const LONG: [&str; 14] = [
+const LONG: [&str; 17] = [
     PATIENT,
     "fleet",
     "export",
@@ -34,11 +36,17 @@ const LONG: [&str; 14] = [
     "truth",
     "share",
     "layers",
+    "progress",
+    "hijacked",
+    "tui_tmux",
 ];
 
 /// Tests that saturate the machine, measure time or inspect loaded programs system-wide: nothing runs beside them.
 const ALONE: [&str; 7] =
     ["load", "races", "seqlock", "live_timing", "live_findings", "replay_scale", "verifier"];
+
+/// What `--checks` adds: other tasks of this program.
+const CHECKS: [(&str, &[&str]); 2] = [("checks", &["check"]), ("aarch64", &["test", "--aarch64"])];
 
 /// A test that works for a given time: it takes the processors when others leave them.
 const PATIENT: &str = "mutation";
@@ -89,12 +97,12 @@ impl Tally {
     }
 }
 
-/// Sets up and runs every test.
+/// Sets up and runs every test, and with `checks` those of [`CHECKS`].
 ///
 /// # Errors
 /// Names the sets of tests that failed. With `CI=true` also fails if something cannot be set up; otherwise
 /// the tests that need it are skipped.
-pub(crate) fn test() -> Result<()> {
+pub(crate) fn test(checks: bool) -> Result<()> {
     let mut tally = Tally::default();
     let ready = OnceLock::new();
     let done = thread::scope(|scope| {
@@ -104,7 +112,7 @@ pub(crate) fn test() -> Result<()> {
         if let Some(why) = missing {
             tally.skip("tests of the kernel programs", &why);
         }
-        all(&mut tally, toolchain.as_ref(), || ready.get_or_init(tools))
+        all(&mut tally, toolchain.as_ref(), checks, || ready.get_or_init(tools))
     });
     if let Err(error) = done {
         tally.failed.push(format!("{error:#}"));
@@ -155,15 +163,20 @@ fn toolchain() -> Result<(Option<EbpfToolchain>, Option<String>)> {
 /// The end of a test program: its output and result.
 type Ended = (TestProgram, String, Result<()>);
 
+/// What ran beside the integration tests: the unit tests, unless they could not be built, and name, output and result
+/// of checks.
+type RunBeside = (Result<Vec<Ended>>, Vec<(String, String, Result<()>)>);
+
 /// Builds and runs all tests: unit tests as this user, integration tests as root, since they create network namespaces
 /// and load kernel programs.
 ///
 /// Optimised and other builds use separate folders below `target`, so that neither waits for cargo's lock of the
 /// other. A compiler uses a single CPU for much of its time, so two builds in parallel end sooner than in sequence, and
-/// unit tests run beside the rest of the longer one. `tools` waits for what the tests call.
+/// unit tests and checks run beside the rest of the longer one. `tools` waits for what the tests call.
 fn all<'a>(
     tally: &mut Tally,
     toolchain: Option<&EbpfToolchain>,
+    checks: bool,
     tools: impl Fn() -> &'a Tools + Sync,
 ) -> Result<()> {
     let passed_on = PASSED_ON.iter().filter_map(|name| Some(((*name).to_owned(), env::var(name).ok()?)));
@@ -171,12 +184,13 @@ fn all<'a>(
     let logs = target_dir().join("tests");
     fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
     thread::scope(|scope| {
-        let units = scope.spawn({
+        let beside = scope.spawn({
             let (environment, logs, tools) = (environment.clone(), &logs, &tools);
-            move || -> Result<_> {
-                let tests = step("building the unit tests", || programs::units(toolchain))?;
+            move || -> RunBeside {
+                let tests = step("building the unit tests", || programs::units(toolchain));
                 tools();
-                Ok(units(&tests, &environment, logs))
+                let ended = tests.map(|tests| units(&tests, &environment, logs));
+                (ended, if checks { run_checks(logs) } else { Vec::new() })
             }
         });
         let built = step("building rocescope and the integration tests", || {
@@ -187,7 +201,10 @@ fn all<'a>(
         for (what, why) in &tools.missing {
             tally.skip(what, why);
         }
-        let units = || units.join().unwrap_or_else(|_| Err(anyhow!("the thread of the unit tests panicked")));
+        let beside = || {
+            let panicked = |_| (Err(anyhow!("the thread of the unit tests panicked")), Vec::new());
+            beside.join().unwrap_or_else(panicked)
+        };
         match built {
             Ok(mut programs) => {
                 environment.push(("ROCESCOPE_BIN".to_owned(), programs.rocescope.display().to_string()));
@@ -195,11 +212,15 @@ fn all<'a>(
                 environment
                     .extend(packages.map(|folder| (PACKAGES.to_owned(), folder.display().to_string())));
                 programs.tests.retain(|test| test.name != emulated::TEST);
-                integration(tally, &programs.tests, &environment, &logs, units)
+                integration(tally, &programs.tests, &environment, &logs, beside)
             }
             Err(error) => {
                 tally.failed.push(format!("{error:#}"));
-                for (test, output, result) in units()? {
+                let (units, checks) = beside();
+                for (name, output, result) in checks {
+                    tally.ended(&name, &output, result);
+                }
+                for (test, output, result) in units? {
                     tally.ended(&test.name, &output, result);
                 }
                 Ok(())
@@ -219,16 +240,29 @@ fn units(tests: &[TestProgram], environment: &[(String, String)], logs: &Path) -
     all
 }
 
-/// Runs the integration tests. `units` waits for the unit tests: nothing runs beside the last of the others. What
-/// failed is tried once more.
-fn integration(
-    tally: &mut Tally,
-    tests: &[TestProgram],
-    environment: &[(String, String)],
-    logs: &Path,
-    units: impl FnOnce() -> Result<Vec<Ended>>,
-) -> Result<()> {
-    let prefix = match root_prefix() {
+/// Runs those of [`CHECKS`]. The lowest priority leaves them what tests do not take.
+fn run_checks(logs: &Path) -> Vec<(String, String, Result<()>)> {
+    let this = match env::current_exe().context("cannot find the program of the tasks") {
+        Ok(this) => this,
+        Err(error) => return vec![("checks".to_owned(), String::new(), Err(error))],
+    };
+    let job = |(name, arguments): (&str, &[&str])| {
+        let mut command = Command::new("nice");
+        command.args(["-n", "19"]).arg(&this).args(arguments).stdin(Stdio::null());
+        LaneProgram { name: name.to_owned(), command }
+    };
+    // Both may add to the toolchain, which rustup does for one caller at a time.
+    let _ = ensure_target(Target::Arm.triple());
+    let mut all = Vec::new();
+    lanes::run(CHECKS.into_iter().map(job).collect(), CHECKS.len(), logs, |name, output, result| {
+        all.push((name.to_owned(), output.to_owned(), result));
+    });
+    all
+}
+
+/// The prefix of tests that need root.
+fn root(tally: &mut Tally) -> &'static [&'static str] {
+    match root_prefix() {
         Some([]) => &[],
         Some(prefix) => {
             say("using sudo: the integration tests need root");
@@ -238,10 +272,22 @@ fn integration(
             tally.skip("integration tests that need root", "this is neither root nor a machine with sudo");
             &[]
         }
-    };
+    }
+}
+
+/// Runs the integration tests. `beside` waits for what runs beside them: nothing does beside the last ones. What failed
+/// is tried once more.
+fn integration(
+    tally: &mut Tally,
+    tests: &[TestProgram],
+    environment: &[(String, String)],
+    logs: &Path,
+    beside: impl FnOnce() -> RunBeside,
+) -> Result<()> {
+    let prefix = root(tally);
     let rank = |test: &&TestProgram| LONG.iter().position(|name| *name == test.name).unwrap_or(LONG.len());
-    let (alone, mut beside): (Vec<_>, Vec<_>) = tests.iter().partition(|test| ALONE.contains(&&*test.name));
-    beside.sort_by_key(rank);
+    let (alone, mut together): (Vec<_>, Vec<_>) = tests.iter().partition(|test| ALONE.contains(&&*test.name));
+    together.sort_by_key(rank);
     let mut again = Vec::new();
     let mut run = |chosen: Vec<&TestProgram>, count| {
         let jobs = chosen.into_iter().map(|test| job(test, &[], prefix, environment)).collect();
@@ -254,9 +300,12 @@ fn integration(
             }
         });
     };
-    run(beside, LANES);
-    let units = units();
+    run(together, LANES);
+    let (units, checks) = beside();
     run(alone, 1);
+    for (name, output, result) in checks {
+        tally.ended(&name, &output, result);
+    }
     let (units, unbuilt) = match units {
         Ok(units) => (units, Ok(())),
         Err(error) => (Vec::new(), Err(error)),
