@@ -337,6 +337,21 @@ impl Lost {
         self.flow_table_full + self.contended + self.extra_table_full > 0
             || known.iter().flatten().any(|n| *n > 0)
     }
+
+    /// What the counters lack, in words; `counted` writes a number and its unit.
+    pub fn in_words(&self, counted: fn(u64, &str) -> String) -> Vec<String> {
+        let known = [
+            (Some(self.flow_table_full), "packet", "not counted: flow table full"),
+            (Some(self.contended), "packet", "not counted: counter contention"),
+            (self.capture_drops, "packet", "dropped by the capture"),
+            (self.interface_drops, "packet", "dropped by the interface"),
+            (self.events_dropped, "event", "dropped"),
+            (self.bins_dropped, "packet", "not in burst/step statistics"),
+            (Some(self.extra_table_full), "packet", "without port or opcode statistics"),
+        ];
+        let some = known.into_iter().filter(|(n, ..)| *n > Some(0));
+        some.map(|(n, unit, what)| format!("{} {what}", counted(n.unwrap_or(0), unit))).collect()
+    }
 }
 
 /// Flows that were closed during the run: idle for long, or to make room. Their counts stay in totals and

@@ -182,19 +182,7 @@ fn cnp(report: &Report) -> String {
 /// Packets and events that rocescope or the capture dropped.
 fn drops(report: &Report) -> String {
     let lost = &report.facts.totals.lost;
-    let counters = [
-        (Some(lost.flow_table_full), "packets not attributed to a flow (flow table full)"),
-        (Some(lost.contended), "packets not attributed to a flow (lock contention)"),
-        (Some(lost.extra_table_full), "packets without port or opcode statistics (overflow table full)"),
-        (lost.events_dropped, "events (ring buffer full)"),
-        (lost.bins_dropped, "packets not in burst and step statistics (ring buffer full)"),
-        (lost.capture_drops, "packets dropped by the capture"),
-        (lost.interface_drops, "packets dropped by the interface"),
-    ];
-    let some: Vec<String> = counters
-        .iter()
-        .filter_map(|(n, what)| n.filter(|n| *n > 0).map(|n| format!("{} {what}", units::count(n))))
-        .collect();
+    let some = lost.in_words(plural);
     let unknown: Vec<&str> = [
         (lost.events_dropped, "dropped events", report.facts.source.kind != InputKind::Replay),
         (lost.capture_drops, "drops by the capture", report.facts.source.kind == InputKind::Replay),

@@ -15,12 +15,12 @@ use crate::tui::column::compact;
 use crate::tui::data::Data;
 use crate::tui::layout::Layout;
 use crate::tui::screen::Screen;
-use crate::tui::screens::page::{near_second, own_losses, time_range};
+use crate::tui::screens::page::{near_second, time_range};
 use crate::tui::screens::{findings, overview};
 use crate::tui::timeline::End;
 use crate::tui::view::{AsOf, Concluded};
 use crate::tui::widgets::panel::BOXED;
-use crate::tui::widgets::{Spans, cut, join, line, spark};
+use crate::tui::widgets::{Spans, counted, cut, join, line, spark};
 use crate::tui::{names, theme};
 use crate::util::layout::tap_name;
 use crate::util::time::NS_PER_S;
@@ -583,7 +583,7 @@ fn warning(buffer: &mut Buffer, at: &Layout, data: &Data, continues: bool) {
     }
     let word = if data.model.losing && continues { "DROPPING NOW" } else { "CAPTURE INCOMPLETE" };
     let mut spans = badge(Level::Warning, word, theme::badge(Level::Warning));
-    spans.push(format!(" {}", own_losses(lost)), theme::BOLD);
+    spans.push(format!(" {}", lost.in_words(counted).join(", ")), theme::BOLD);
     let room = usize::from(at.warning.width).saturating_sub(spans.width);
     let means = ["; loss may be a capture artefact", "; loss uncertain"];
     spans.push(means.into_iter().find(|text| text.len() <= room).unwrap_or_default(), theme::PLAIN);

@@ -4,7 +4,6 @@ use ratatui::style::Style;
 use ratatui::text::Line;
 use serde_json::json;
 
-use super::page::own_losses;
 use crate::findings::{Finding, Severity};
 use crate::model::{Level, Model};
 use crate::sample::SourceKind;
@@ -14,7 +13,7 @@ use crate::tui::data::Data;
 use crate::tui::export::ExportTable;
 use crate::tui::theme;
 use crate::tui::view::{AsOf, View};
-use crate::tui::widgets::Spans;
+use crate::tui::widgets::{Spans, counted};
 use crate::util::numbers::share;
 use crate::util::units;
 use crate::util::wrap::wrap;
@@ -80,7 +79,8 @@ fn blind(data: &Data, analysis: &Analysis, filtered: bool) -> Vec<(Level, String
     let model = &data.model;
     if model.lost.any() {
         let when = if model.losing { "still growing" } else { "not growing" };
-        blind.push((Level::Warning, format!("capture loss: {} ({when})", own_losses(&model.lost))));
+        let lost = model.lost.in_words(counted).join(", ");
+        blind.push((Level::Warning, format!("capture loss: {lost} ({when})")));
     }
     for port in analysis.report.facts.coverage.iter().filter(|port| port.why.is_some()) {
         let seen = units::ratio(port.ratio.map(|ratio| ratio.min(1.0)));

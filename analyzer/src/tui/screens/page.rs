@@ -4,7 +4,6 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use rocescope_common::account::FlowKey;
 
-use crate::analysis::Lost;
 use crate::model::{Basis, Identity};
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::export::{Content, ExportTable, Form};
@@ -14,7 +13,7 @@ use crate::tui::layout::Layout;
 use crate::tui::overlay::{OpenedEvent, Overlay};
 use crate::tui::screen::Screen;
 use crate::tui::view::View;
-use crate::tui::widgets::{Lines, counted};
+use crate::tui::widgets::Lines;
 use crate::util::time::NS_PER_S;
 use crate::util::units;
 
@@ -139,24 +138,6 @@ pub(in crate::tui) fn time_range(basis: Basis) -> String {
         // It is the length of the data that others name, whatever is near it.
         Basis::Whole(seconds) => format!("all {}", units::duration(exact(seconds))),
     }
-}
-
-/// Capture loss in words.
-pub(in crate::tui) fn own_losses(lost: &Lost) -> String {
-    let known = [
-        (Some(lost.flow_table_full), "packet", "not counted: flow table full"),
-        (Some(lost.contended), "packet", "not counted: counter contention"),
-        (lost.capture_drops, "packet", "dropped by the capture"),
-        (lost.interface_drops, "packet", "dropped by the interface"),
-        (lost.events_dropped, "event", "dropped"),
-        (lost.bins_dropped, "packet", "not in burst/step statistics"),
-        (Some(lost.extra_table_full), "packet", "without port or opcode statistics"),
-    ];
-    let parts = known.into_iter().filter_map(|(count, unit, what)| {
-        let count = count.filter(|count| *count > 0)?;
-        Some(format!("{} {what}", counted(count, unit)))
-    });
-    parts.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
