@@ -72,7 +72,7 @@ const SEQUENCE: Entry = Entry {
     causes: &[ids::RNR_SLOW_RECEIVER],
     title: "Sequence-error NAKs for requests not visible at this tap",
     meaning: "Sequence-error NAKs are visible here, but the requests that they answer take another path: receivers missed packets or got them out of order. Loss and its place are not visible here.",
-    computed: "Per host pair: NAKs with code 0 (PSN sequence error) from a host to which the other sends no requests at any tap. Info from loss.episodes of them on. Flows with RNR NAKs do not count: a receiver that was not ready also NAKs what follows. At taps that the requests pass, the findings loss.* decide. Figures are those of the latest episode ({EPISODE_GAP_NS} without the signal end one), over {LEAST_NS} at least.",
+    computed: "Per host pair: NAKs with code 0 (PSN sequence error) from a host to which the other sends no requests at any tap. Info from loss.episodes of them on. As many as there are RNR NAKs in the same flow do not count: a receiver that was not ready also NAKs what follows. At taps that the requests pass, the findings loss.* decide. Figures are those of the latest episode ({EPISODE_GAP_NS} without the signal end one), over {LEAST_NS} at least.",
     advice: "Capture where the requests pass, or both directions of the mirror port: the loss findings then show on which side of the tap packets are lost. On hosts with several uplinks, watch all of them.",
     caveat: "A receiver sends one NAK for all packets it misses at a time: the number of lost packets is not known.",
     ..Entry::of(Problem::Loss)
@@ -230,7 +230,7 @@ fn naks_for_unseen_requests(input: &Input<'_>, found: &mut Vec<Finding>) {
     let facts = input.facts;
     let passes: Set<(Address, Address)> =
         facts.flows.iter().filter(|flow| flow.psn.is_some()).map(|flow| (flow.src, flow.dst)).collect();
-    let unseen = |flow: &&Flow| !passes.contains(&(flow.dst, flow.src)) && flow.ack.rnr_naks == 0;
+    let unseen = |flow: &&Flow| !passes.contains(&(flow.dst, flow.src));
     let all: Vec<&Flow> =
         deduplicated(facts.flows.iter().filter(unseen), |flow| facts.nak_causes(flow).unknown)
             .into_iter()
@@ -328,6 +328,20 @@ mod tests {
         let title = |what: &str| format!("{what} from 10.0.0.2 to 10.0.0.1 QP 18");
         assert_eq!(found(4), (Severity::Critical, title("Invalid RD request NAK")));
         assert_eq!(found(5), (Severity::Warning, title("NAK with a reserved code")));
+    }
+
+    #[test]
+    fn as_many_naks_as_there_are_rnr_naks_are_no_loss() {
+        let title = |rnr_naks| {
+            let mut answers = stats(50_001, 100, 6_200);
+            (answers.psn.seen, answers.opcodes) = (0, [(0x11, 100)].into());
+            (answers.rare.naks[0], answers.rare.rnr_naks) = (8, rnr_naks);
+            let flows = vec![(key(0, "10.0.0.2", "10.0.0.1", 18), answers)];
+            let all = found(&sample(vec![link("eth0", None)], flows), &Options::default());
+            all.into_iter().find(|one| one.id == SEQUENCE.id).map(|one| one.title)
+        };
+        assert!(title(3).unwrap().starts_with("5 sequence-error NAKs for requests not visible here"));
+        assert_eq!(title(4), None, "below loss.episodes");
     }
 
     /// The steps about a fatal NAK with this code for a request with this opcode; `None`: the requests are not
