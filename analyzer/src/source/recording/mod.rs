@@ -72,11 +72,7 @@ pub fn start(options: Options) -> Result<Feed> {
     }
     let (from_ns, to_ns) = time::range(options.from, options.to, first_ns);
     if to_ns < first_ns {
-        bail!(
-            "--to {} is before the first row: the recording begins at {}",
-            time_utc(to_ns),
-            time_utc(first_ns)
-        );
+        bail!("{}: the recording begins at {}", time::ends_before(to_ns, "row"), time_utc(first_ns));
     }
     played::begin(first_ns.max(from_ns), tables.last_part_ns().min(to_ns));
     let (source, view) = feed::channel();

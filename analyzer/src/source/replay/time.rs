@@ -54,13 +54,18 @@ pub fn range(from: Option<TimeSpec>, to: Option<TimeSpec>, first_ns: u64) -> (u6
     (from_ns, if is_next_day { to_ns + DAY_NS } else { to_ns })
 }
 
+/// The sentence about a time range that ends before the first `what`.
+pub(in crate::source) fn ends_before(to_ns: u64, what: &str) -> String {
+    format!("--to {} is before the first {what}", time_utc(to_ns))
+}
+
 /// The sentence about a time range without any of the data, whose first and last `what` these are.
 #[must_use]
 pub fn outside((from_ns, to_ns): (u64, u64), (first_ns, last_ns): (u64, u64), what: &str) -> String {
     let why = if from_ns > last_ns {
         format!("--from {} is after the last {what}", time_utc(from_ns))
     } else if to_ns < first_ns {
-        format!("--to {} is before the first {what}", time_utc(to_ns))
+        ends_before(to_ns, what)
     } else {
         format!("no {what} is within --from and --to")
     };
