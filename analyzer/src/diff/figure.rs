@@ -88,273 +88,81 @@ macro_rules! figure {
 }
 
 /// Metrics of a whole run.
+#[rustfmt::skip]
 pub(super) const RUN: &[Figure] = &[
-    figure!(
-        "roce_bits_per_second",
-        "RoCE rate",
-        BitRate,
-        More,
-        (USUAL, 0.0),
-        "`totals.roce_bytes` × 8 per second of the time range",
-        |r| rate(r, total(r, "roce_bytes")? * 8.0)
-    ),
-    figure!(
-        "payload_bits_per_second",
-        "payload rate",
-        BitRate,
-        More,
-        (USUAL, 0.0),
+    figure! { "roce_bits_per_second", "RoCE rate", BitRate, More, (USUAL, 0.0),
+        "`totals.roce_bytes` × 8 per second of the time range", |r| rate(r, total(r, "roce_bytes")? * 8.0) },
+    figure! { "payload_bits_per_second", "payload rate", BitRate, More, (USUAL, 0.0),
         "`flows[].payload_bytes` × 8 per second",
-        |r| rate(r, present(r, |f| without_duplicates(f, "/payload_bytes", "payload_bytes"))? * 8.0)
-    ),
-    figure!(
-        "roce_packets_per_second",
-        "RoCE packets",
-        Rate,
-        Neither,
-        (USUAL, 0.0),
-        "`totals.roce_packets` per second",
-        |r| rate(r, total(r, "roce_packets")?)
-    ),
-    figure!(
-        "ce_ratio",
-        "CE ratio",
-        Ratio,
-        Less,
-        (USUAL, 0.001),
-        "`totals.ce_ratio`; with several taps that of the link with the highest",
-        ce_ratio
-    ),
-    figure!(
-        "cnp_packets_per_second",
-        "CNPs",
-        Rate,
-        Less,
-        (USUAL, 1.0),
-        "`totals.cnp_packets` per second",
-        |r| rate(r, total(r, "cnp_packets")?)
-    ),
-    figure!(
-        "missing_ratio",
-        "PSN gaps, raw",
-        Ratio,
-        Less,
-        (FAULTS, 1e-5),
+        |r| rate(r, present(r, |f| without_duplicates(f, "/payload_bytes", "payload_bytes"))? * 8.0) },
+    figure! { "roce_packets_per_second", "RoCE packets", Rate, Neither, (USUAL, 0.0),
+        "`totals.roce_packets` per second", |r| rate(r, total(r, "roce_packets")?) },
+    figure! { "ce_ratio", "CE ratio", Ratio, Less, (USUAL, 0.001),
+        "`totals.ce_ratio`; with several taps that of the link with the highest", ce_ratio },
+    figure! { "cnp_packets_per_second", "CNPs", Rate, Less, (USUAL, 1.0),
+        "`totals.cnp_packets` per second", |r| rate(r, total(r, "cnp_packets")?) },
+    figure! { "missing_ratio", "PSN gaps, raw", Ratio, Less, (FAULTS, 1e-5),
         "raw PSN gaps, lost or reordered (`flows[].psn.missing`, `responses_missing`), per packet",
-        |r| share(&deduplicated(r), |f| both(f, "missing"))
-    ),
-    figure!(
-        "lost_before_tap_ratio",
-        "loss upstream",
-        Ratio,
-        Less,
-        (FAULTS, 1e-5),
+        |r| share(&deduplicated(r), |f| both(f, "missing")) },
+    figure! { "lost_before_tap_ratio", "loss upstream", Ratio, Less, (FAULTS, 1e-5),
         "packets lost upstream of the tap (`flows[].loss.lost`), of those that should have passed it",
-        |r| lost_of_expected(&deduplicated(r))
-    ),
-    figure!(
-        "lost_after_tap_ratio",
-        "loss episodes downstream",
-        Ratio,
-        Less,
-        (FAULTS, 1e-5),
+        |r| lost_of_expected(&deduplicated(r)) },
+    figure! { "lost_after_tap_ratio", "loss episodes downstream", Ratio, Less, (FAULTS, 1e-5),
         "loss episodes downstream of the tap (`flows[].loss.after_tap.episodes`; an episode may be several packets, or reordering), per packet",
-        |r| share(&deduplicated(r), lost_after_tap)
-    ),
-    figure!(
-        "lost_between_taps_ratio",
-        "loss between taps",
-        Ratio,
-        Less,
-        (FAULTS, 1e-5),
+        |r| share(&deduplicated(r), lost_after_tap) },
+    figure! { "lost_between_taps_ratio", "loss between taps", Ratio, Less, (FAULTS, 1e-5),
         "packets lost between two taps (`taps[].vanished`, without those that the second capture missed) of the packets at the first; \
              of the pair of taps with the highest ratio",
-        lost_between_taps
-    ),
-    figure!(
-        "retransmitted_ratio",
-        "retransmissions",
-        Ratio,
-        Less,
-        (FAULTS, 1e-4),
+        lost_between_taps },
+    figure! { "retransmitted_ratio", "retransmissions", Ratio, Less, (FAULTS, 1e-4),
         "retransmissions, repeated READ requests included (`flows[].loss.retransmitted`, `rereads`), per packet; where they are not known, all packets with a PSN below the expected one (`flows[].psn.repeats`)",
-        |r| share(&deduplicated(r), retransmitted)
-    ),
-    figure!(
-        "naks_per_second",
-        "NAKs",
-        Rate,
-        Less,
-        (FAULTS, 0.1),
-        "`flows[].ack.naks`, all codes, per second",
-        |r| { rate(r, present(r, naks)?) }
-    ),
-    figure!(
-        "rnr_naks_per_second",
-        "RNR NAKs",
-        Rate,
-        Less,
-        (FAULTS, 0.1),
+        |r| share(&deduplicated(r), retransmitted) },
+    figure! { "naks_per_second", "NAKs", Rate, Less, (FAULTS, 0.1),
+        "`flows[].ack.naks`, all codes, per second", |r| rate(r, present(r, naks)?) },
+    figure! { "rnr_naks_per_second", "RNR NAKs", Rate, Less, (FAULTS, 0.1),
         "`flows[].ack.rnr_naks` per second",
-        |r| { rate(r, present(r, |f| without_duplicates(f, "/ack/rnr_naks", "rnr_naks"))?) }
-    ),
-    figure!(
-        "latency_p50_ns",
-        "latency, p50",
-        Duration,
-        Less,
-        (USUAL, 500.0),
-        "`flows[].latency_ns.p50`, mean over flows weighted by samples",
-        |r| latency(list(r), "p50")
-    ),
-    figure!(
-        "latency_p99_ns",
-        "latency, p99",
-        Duration,
-        Less,
-        (TAIL, 1000.0),
+        |r| rate(r, present(r, |f| without_duplicates(f, "/ack/rnr_naks", "rnr_naks"))?) },
+    figure! { "latency_p50_ns", "latency, p50", Duration, Less, (USUAL, 500.0),
+        "`flows[].latency_ns.p50`, mean over flows weighted by samples", |r| latency(list(r), "p50") },
+    figure! { "latency_p99_ns", "latency, p99", Duration, Less, (TAIL, 1000.0),
         "`flows[].latency_ns.p99`, the same over flows with at least 100 samples",
-        |r| latency(list(r), P99)
-    ),
-    figure!(
-        "effective_flows",
-        "effective flows (5-tuples)",
-        Number,
-        More,
-        (USUAL, 0.1),
-        "`entropy.effective_flows`",
-        |r| at(r, "/entropy/effective_flows")
-    ),
-    figure!(
-        "max_over_mean",
-        "busiest link over mean",
-        Factor,
-        Less,
-        (USUAL, 0.01),
-        "the largest `imbalance[].max_over_mean` of parallel links",
-        max_over_mean
-    ),
-    figure!(
-        "step_period_ns",
-        "step time",
-        Duration,
-        Less,
-        (USUAL, 0.0),
-        "`steps.period_ns`: the median over the steps of the job",
-        |r| at(r, "/steps/period_ns")
-    ),
-    figure!(
-        "step_busy_ratio",
-        "share of a step with data",
-        Ratio,
-        Neither,
-        (USUAL, 0.02),
-        "`steps.busy_ratio`",
-        |r| at(r, "/steps/busy_ratio")
-    ),
-    figure!(
-        "step_fastest_ns",
-        "step time, fastest in a row",
-        Duration,
-        Less,
-        (USUAL, 0.0),
+        |r| latency(list(r), P99) },
+    figure! { "effective_flows", "effective flows (5-tuples)", Number, More, (USUAL, 0.1),
+        "`entropy.effective_flows`", |r| at(r, "/entropy/effective_flows") },
+    figure! { "max_over_mean", "busiest link over mean", Factor, Less, (USUAL, 0.01),
+        "the largest `imbalance[].max_over_mean` of parallel links", max_over_mean },
+    figure! { "step_period_ns", "step time", Duration, Less, (USUAL, 0.0),
+        "`steps.period_ns`: the median over the steps of the job", |r| at(r, "/steps/period_ns") },
+    figure! { "step_busy_ratio", "share of a step with data", Ratio, Neither, (USUAL, 0.02),
+        "`steps.busy_ratio`", |r| at(r, "/steps/busy_ratio") },
+    figure! { "step_fastest_ns", "step time, fastest in a row", Duration, Less, (USUAL, 0.0),
         "`steps.trend.fastest.period_ns`: what the job has shown to sustain",
-        |r| at(r, "/steps/trend/fastest/period_ns")
-    ),
-    figure!(
-        "step_transfer_ns",
-        "step: data on the wire",
-        Duration,
-        Less,
-        (USUAL, 100_000.0),
-        "`steps.parts.transfer_ns`",
-        |r| at(r, "/steps/parts/transfer_ns")
-    ),
-    figure!(
-        "step_wait_ns",
-        "step: waiting within it",
-        Duration,
-        Less,
-        (TAIL, 1_000_000.0),
-        "`steps.parts.wait_ns`",
-        |r| at(r, "/steps/parts/wait_ns")
-    ),
-    figure!(
-        "step_compute_ns",
-        "step: no traffic until the next",
-        Duration,
-        Less,
-        (USUAL, 100_000.0),
-        "`steps.parts.compute_ns`, mostly computing",
-        |r| at(r, "/steps/parts/compute_ns")
-    ),
-    figure!(
-        "step_jitter_ratio",
-        "step time jitter",
-        Ratio,
-        Less,
-        (TAIL, 0.01),
-        "`steps.jitter_ratio`",
-        |r| at(r, "/steps/jitter_ratio")
-    ),
-    figure!(
-        "step_lost_ratio",
-        "time lost in slower and long steps",
-        Ratio,
-        Less,
-        (TAIL, 0.01),
+        |r| at(r, "/steps/trend/fastest/period_ns") },
+    figure! { "step_transfer_ns", "step: data on the wire", Duration, Less, (USUAL, 100_000.0),
+        "`steps.parts.transfer_ns`", |r| at(r, "/steps/parts/transfer_ns") },
+    figure! { "step_wait_ns", "step: waiting within it", Duration, Less, (TAIL, 1_000_000.0),
+        "`steps.parts.wait_ns`", |r| at(r, "/steps/parts/wait_ns") },
+    figure! { "step_compute_ns", "step: no traffic until the next", Duration, Less, (USUAL, 100_000.0),
+        "`steps.parts.compute_ns`, mostly computing", |r| at(r, "/steps/parts/compute_ns") },
+    figure! { "step_jitter_ratio", "step time jitter", Ratio, Less, (TAIL, 0.01),
+        "`steps.jitter_ratio`", |r| at(r, "/steps/jitter_ratio") },
+    figure! { "step_lost_ratio", "time lost in slower and long steps", Ratio, Less, (TAIL, 0.01),
         "`steps.trend.lost_ratio`: against the fastest steps of the same run",
-        |r| at(r, "/steps/trend/lost_ratio")
-    ),
-    figure!(
-        "step_trend_ns_per_step",
-        "step time, growth per step",
-        Growth,
-        Less,
-        (TAIL, 100_000.0),
-        "`steps.trend_ns_per_step`; negative: steps became shorter",
-        |r| at(r, "/steps/trend_ns_per_step")
-    ),
-    figure!(
-        "step_communication_ratio",
-        "share of a step from first to last data",
-        Ratio,
-        Neither,
-        (USUAL, 0.02),
-        "`steps.communication_ratio`",
-        |r| at(r, "/steps/communication_ratio")
-    ),
-    figure!(
-        "step_exposed_ratio",
-        "added transfer that steps wait for",
-        Ratio,
-        Less,
-        (TAIL, 0.05),
+        |r| at(r, "/steps/trend/lost_ratio") },
+    figure! { "step_trend_ns_per_step", "step time, growth per step", Growth, Less, (TAIL, 100_000.0),
+        "`steps.trend_ns_per_step`; negative: steps became shorter", |r| at(r, "/steps/trend_ns_per_step") },
+    figure! { "step_communication_ratio", "share of a step from first to last data", Ratio, Neither, (USUAL, 0.02),
+        "`steps.communication_ratio`", |r| at(r, "/steps/communication_ratio") },
+    figure! { "step_exposed_ratio", "added transfer that steps wait for", Ratio, Less, (TAIL, 0.05),
         "`steps.trend.slower.exposed_ratio`: 1, the steps wait for all the growth; 0, all the growth overlaps with computing",
-        |r| at(r, "/steps/trend/slower/exposed_ratio")
-    ),
-    figure!(
-        "step_faster_network_ns",
-        "a network twice as fast gains",
-        Duration,
-        Neither,
-        (USUAL, 100_000.0),
-        "`steps.faster_network_ns`: at most, per step",
-        |r| at(r, "/steps/faster_network_ns")
-    ),
-    figure!("flows", "flows", Number, Neither, (0.0, 0.0), "flows, each counted once on all links", |r| {
-        r.get("flows")?.as_array()?;
-        Some(deduplicated(r).len() as f64)
-    }),
-    figure!(
-        "tool_lost_packets",
-        "packets not counted",
-        Number,
-        Less,
-        (0.0, 0.0),
+        |r| at(r, "/steps/trend/slower/exposed_ratio") },
+    figure! { "step_faster_network_ns", "a network twice as fast gains", Duration, Neither, (USUAL, 100_000.0),
+        "`steps.faster_network_ns`: at most, per step", |r| at(r, "/steps/faster_network_ns") },
+    figure! { "flows", "flows", Number, Neither, (0.0, 0.0), "flows, each counted once on all links",
+        |r| { r.get("flows")?.as_array()?; Some(deduplicated(r).len() as f64) } },
+    figure! { "tool_lost_packets", "packets not counted", Number, Less, (0.0, 0.0),
         "packets that rocescope did not count: `totals.lost.flow_table_full`, `contended`, and `capture_drops` (replay) or `interface_drops`",
-        own_losses
-    ),
+        own_losses },
 ];
 
 /// The metrics that are compared by host pair, too: a value of [`by_hosts`](super::value::by_hosts) has them by name.

@@ -28,7 +28,7 @@ const OPERATIONS: [&str; 3] = ["write", "send", "read"];
 const REST: &str = "other";
 
 /// Unix time in seconds, rounded to milliseconds, which a floating-point number represents exactly enough.
-fn unix_seconds(ns: u64) -> f64 {
+pub(super) fn unix_seconds(ns: u64) -> f64 {
     (ns / 1_000_000) as f64 / 1e3
 }
 
@@ -105,30 +105,10 @@ pub(super) fn coverage(reading: &Reading<'_>, series: &mut Series) {
     }
 }
 
-fn links(reading: &Reading<'_>, series: &mut Series, of: impl Fn(&Link) -> u64) {
+pub(super) fn links(reading: &Reading<'_>, series: &mut Series, of: impl Fn(&Link) -> u64) {
     for link in &reading.report.facts.links {
         series.push(&[&link.name, name(link.direction)], of(link));
     }
-}
-
-pub(super) fn link_packets(reading: &Reading<'_>, series: &mut Series) {
-    links(reading, series, |link| link.packets);
-}
-
-pub(super) fn link_bytes(reading: &Reading<'_>, series: &mut Series) {
-    links(reading, series, |link| link.bytes);
-}
-
-pub(super) fn link_capable(reading: &Reading<'_>, series: &mut Series) {
-    links(reading, series, |link| link.ecn_data.capable());
-}
-
-pub(super) fn link_ce(reading: &Reading<'_>, series: &mut Series) {
-    links(reading, series, |link| link.ecn_data.ce);
-}
-
-pub(super) fn link_cnps(reading: &Reading<'_>, series: &mut Series) {
-    links(reading, series, |link| link.cnp_packets);
 }
 
 pub(super) fn link_count(reading: &Reading<'_>, series: &mut Series, count: Count) {
@@ -242,14 +222,6 @@ pub(super) fn qp_paths_imbalance(reading: &Reading<'_>, series: &mut Series) {
             series.known(&[over, balance.weighted_by], balance.max_over_mean);
         }
     }
-}
-
-pub(super) fn flows(reading: &Reading<'_>, series: &mut Series) {
-    series.push(&[], reading.report.facts.flows.len() as u64);
-}
-
-pub(super) fn retired(reading: &Reading<'_>, series: &mut Series) {
-    series.push(&[], reading.report.facts.totals.retired.flows);
 }
 
 pub(super) fn peers(reading: &Reading<'_>, series: &mut Series, count: Count) {
@@ -388,14 +360,6 @@ pub(super) fn otlp_rejected(reading: &Reading<'_>, series: &mut Series) {
     }
 }
 
-pub(super) fn rows(reading: &Reading<'_>, series: &mut Series) {
-    series.known(&[], reading.process.rows.map(|[all, _]| all));
-}
-
-pub(super) fn rows_lost(reading: &Reading<'_>, series: &mut Series) {
-    series.known(&[], reading.process.rows.map(|[_, lost]| lost));
-}
-
 pub(super) fn collectors(reading: &Reading<'_>, series: &mut Series) {
     let facts = &reading.report.facts;
     let works = |works: bool| u64::from(works);
@@ -409,28 +373,8 @@ pub(super) fn collectors(reading: &Reading<'_>, series: &mut Series) {
     series.known(&["nccl"], facts.nccl.as_ref().map(|nccl| works(nccl.unavailable.is_none())));
 }
 
-pub(super) fn reading_time(reading: &Reading<'_>, series: &mut Series) {
-    series.push(&[], unix_seconds(reading.sample.time_ns));
-}
-
-pub(super) fn cpu(reading: &Reading<'_>, series: &mut Series) {
-    series.known(&[], reading.process.cpu_seconds);
-}
-
-pub(super) fn memory(reading: &Reading<'_>, series: &mut Series) {
-    series.known(&[], reading.process.resident_bytes);
-}
-
 pub(super) fn bpf_run(reading: &Reading<'_>, series: &mut Series) {
     for (program, ns) in &reading.process.bpf.run_ns {
         series.push(&[program], seconds(*ns));
     }
-}
-
-pub(super) fn bpf_memory(reading: &Reading<'_>, series: &mut Series) {
-    series.known(&[], reading.process.bpf.memory_bytes);
-}
-
-pub(super) fn started(reading: &Reading<'_>, series: &mut Series) {
-    series.push(&[], unix_seconds(reading.process.started_ns));
 }

@@ -93,6 +93,7 @@ const fn joined<const N: usize>() -> [Metric; N] {
 }
 
 /// Those of devices and links.
+#[rustfmt::skip]
 const TRAFFIC: &[Metric] = &[
     Metric {
         name: "rocescope_build",
@@ -158,143 +159,56 @@ const TRAFFIC: &[Metric] = &[
     device!(GlobalPauseSent),
     device!(PauseStorms),
     // Prometheus' own check refuses a name with the word "counter".
-    counter!(
-        "device_statistics_resets",
-        None,
-        &["device", "port", "source"],
-        "devices[].resets",
+    counter! { "device_statistics_resets", None, &["device", "port", "source"], "devices[].resets",
         "Times at which counters of a device decreased (driver reloaded, manual reset); its metrics go on.",
-        read::resets
-    ),
-    counter!(
-        "pause_frames",
-        None,
-        PAUSE,
-        "devices[].pause[].frames",
+        read::resets },
+    counter! { "pause_frames", None, PAUSE, "devices[].pause[].frames",
         "PFC pause frames of priorities that were ever paused. direction received: the neighbour paused this port.",
-        read::pause_frames
-    ),
-    counter!(
-        "pause_seconds",
-        SECONDS,
-        PAUSE,
-        "devices[].pause[].paused_ns",
+        read::pause_frames },
+    counter! { "pause_seconds", SECONDS, PAUSE, "devices[].pause[].paused_ns",
         "Time paused by PFC, of priorities that were ever paused. Absent: the driver does not count it.",
-        read::pause_seconds
-    ),
-    counter!(
-        "pause_episodes",
-        None,
-        PAUSE,
-        "devices[].pause[].episodes",
+        read::pause_seconds },
+    counter! { "pause_episodes", None, PAUSE, "devices[].pause[].episodes",
         "Changes from running to paused, of priorities that were ever paused. Absent: the driver does not count them.",
-        read::pause_episodes
-    ),
-    gauge!(
-        "coverage_ratio",
-        RATIO,
-        &["device", "port", "netdev", "direction", "source"],
-        "coverage[].ratio",
+        read::pause_episodes },
+    gauge! { "coverage_ratio", RATIO, &["device", "port", "netdev", "direction", "source"], "coverage[].ratio",
         "RoCE packets seen by rocescope over those counted by the NIC, by the source of its counters. Absent: not known, or nothing was counted.",
-        read::coverage
-    ),
+        read::coverage },
     // Links, counted from packets.
-    counter!(
-        "link_packets",
-        PACKETS,
-        LINK,
-        "links[].packets",
+    counter! { "link_packets", PACKETS, LINK, "links[].packets",
         "RoCE packets seen on a link.",
-        read::link_packets
-    ),
-    counter!(
-        "link_bytes",
-        BYTES,
-        LINK,
-        "links[].bytes",
+        |reading, series| read::links(reading, series, |link| link.packets) },
+    counter! { "link_bytes", BYTES, LINK, "links[].bytes",
         "Length of their outer frames, without FCS.",
-        read::link_bytes
-    ),
-    counter!(
-        "link_ecn_capable_packets",
-        PACKETS,
-        LINK,
-        "links[].ce_ratio (its base)",
+        |reading, series| read::links(reading, series, |link| link.bytes) },
+    counter! { "link_ecn_capable_packets", PACKETS, LINK, "links[].ce_ratio (its base)",
         "ECN-capable RoCE packets other than CNP and ACKNOWLEDGE, CE-marked ones included.",
-        read::link_capable
-    ),
-    counter!(
-        "link_ce_marked_packets",
-        PACKETS,
-        LINK,
-        "links[].ce_ratio",
+        |reading, series| read::links(reading, series, |link| link.ecn_data.capable()) },
+    counter! { "link_ce_marked_packets", PACKETS, LINK, "links[].ce_ratio",
         "CE-marked packets among those of rocescope_link_ecn_capable_packets_total.",
-        read::link_ce
-    ),
-    counter!(
-        "link_cnp_packets",
-        PACKETS,
-        LINK,
-        "flows[].cnp_packets",
+        |reading, series| read::links(reading, series, |link| link.ecn_data.ce) },
+    counter! { "link_cnp_packets", PACKETS, LINK, "flows[].cnp_packets",
         "Congestion notification packets seen on a link.",
-        read::link_cnps
-    ),
-    counter!(
-        "link_lost_packets",
-        PACKETS,
-        LINK,
-        "flows[].loss.lost, flows[].loss_responses.lost",
+        |reading, series| read::links(reading, series, |link| link.cnp_packets) },
+    counter! { "link_lost_packets", PACKETS, LINK, "flows[].loss.lost, flows[].loss_responses.lost",
         "Packets lost upstream of the link. Absent: no flow is followed (--no-timing, no RoCE).",
-        |reading, series| read::link_count(reading, series, Count::Lost)
-    ),
-    counter!(
-        "link_reordered_packets",
-        PACKETS,
-        LINK,
-        "flows[].loss.recovered, flows[].loss_responses.recovered",
+        |reading, series| read::link_count(reading, series, Count::Lost) },
+    counter! { "link_reordered_packets", PACKETS, LINK, "flows[].loss.recovered, flows[].loss_responses.recovered",
         "Packets out of order that were not lost. Absent: as rocescope_link_lost_packets_total.",
-        |reading, series| read::link_count(reading, series, Count::Reordered)
-    ),
-    counter!(
-        "link_retransmitted_packets",
-        PACKETS,
-        LINK,
-        "flows[].loss.retransmitted, flows[].loss_responses.retransmitted",
+        |reading, series| read::link_count(reading, series, Count::Reordered) },
+    counter! { "link_retransmitted_packets", PACKETS, LINK, "flows[].loss.retransmitted, flows[].loss_responses.retransmitted",
         "Retransmissions of packets seen before on the link. Absent: as rocescope_link_lost_packets_total.",
-        |reading, series| read::link_count(reading, series, Count::Retransmitted)
-    ),
-    counter!(
-        "link_timeouts",
-        None,
-        LINK,
-        "flows[].loss.timeouts, flows[].loss_responses.timeouts",
+        |reading, series| read::link_count(reading, series, Count::Retransmitted) },
+    counter! { "link_timeouts", None, LINK, "flows[].loss.timeouts, flows[].loss_responses.timeouts",
         "Transport timeouts of the senders seen on the link. Absent: as rocescope_link_lost_packets_total.",
-        |reading, series| read::link_count(reading, series, Count::Timeouts)
-    ),
-    counter!(
-        "link_nak_packets",
-        PACKETS,
-        &["link", "direction", "code"],
-        "flows[].ack.naks, flows[].ack.rnr_naks",
-        "NAKs by code, of those that occurred; rnr_nak and psn_sequence_error always.",
-        read::link_naks
-    ),
-    counter!(
-        "link_skipped_frames",
-        None,
-        &["link", "direction", "reason"],
-        "totals.skipped (by link)",
-        "Frames other than RoCE, by reason; reasons that did not occur are absent.",
-        read::link_skipped
-    ),
-    gauge!(
-        "link_burst_peak_ratio",
-        RATIO,
-        LINK,
-        "bursts[].peak_bytes",
+        |reading, series| read::link_count(reading, series, Count::Timeouts) },
+    counter! { "link_nak_packets", PACKETS, &["link", "direction", "code"], "flows[].ack.naks, flows[].ack.rnr_naks",
+        "NAKs by code, of those that occurred; rnr_nak and psn_sequence_error always.", read::link_naks },
+    counter! { "link_skipped_frames", None, &["link", "direction", "reason"], "totals.skipped (by link)",
+        "Frames other than RoCE, by reason; reasons that did not occur are absent.", read::link_skipped },
+    gauge! { "link_burst_peak_ratio", RATIO, LINK, "bursts[].peak_bytes",
         "Bytes of the fullest bin (1 ms unless --bin) since the start over what the link carries in it. Absent: speed unknown, or no traffic.",
-        read::burst_peak
-    ),
+        read::burst_peak },
     Metric {
         name: "rocescope_rtt_seconds",
         kind: MetricKind::Histogram,
@@ -314,163 +228,68 @@ const TRAFFIC: &[Metric] = &[
         read: read::completion,
     },
     // All links.
-    gauge!(
-        "entropy_normalized",
-        None,
-        &["link"],
-        "entropy.normalized (by link)",
+    gauge! { "entropy_normalized", None, &["link"], "entropy.normalized (by link)",
         "Entropy of the bytes on a link over the 5-tuples over its maximum; 1: even. Absent: fewer than two 5-tuples.",
-        read::entropy
-    ),
-    gauge!(
-        "entropy_source_ports",
-        None,
-        &["link"],
-        "entropy.source_ports (by link)",
-        "Distinct UDP source ports of RoCEv2 on a link.",
-        read::source_ports
-    ),
-    gauge!(
-        "links_imbalance_ratio",
-        RATIO,
-        &["links", "direction"],
-        "imbalance[].max_over_mean",
+        read::entropy },
+    gauge! { "entropy_source_ports", None, &["link"], "entropy.source_ports (by link)",
+        "Distinct UDP source ports of RoCEv2 on a link.", read::source_ports },
+    gauge! { "links_imbalance_ratio", RATIO, &["links", "direction"], "imbalance[].max_over_mean",
         "Bytes of the busiest of parallel links over their mean; 1: even. Absent: one link, or all idle.",
-        read::imbalance
-    ),
-    gauge!("flows", None, &[], "flows", "Flows in the flow table.", read::flows),
-    counter!(
-        "flows_retired",
-        None,
-        &[],
-        "totals.retired.flows",
+        read::imbalance },
+    gauge! { "flows", None, &[], "flows",
+        "Flows in the flow table.",
+        |reading, series| series.push(&[], reading.report.facts.flows.len() as u64) },
+    counter! { "flows_retired", None, &[], "totals.retired.flows",
         "Flows that left the flow table because they were idle.",
-        read::retired
-    ),
+        |reading, series| series.push(&[], reading.report.facts.totals.retired.flows) },
 ];
 
 /// Those of the analysis and of rocescope itself.
+#[rustfmt::skip]
 const ROCESCOPE: &[Metric] = &[
     // The analysis.
-    gauge!(
-        "finding_active",
-        None,
-        &["id", "severity", "link", "direction", "device", "port"],
-        "findings[]",
-        "1 while the finding is active, absent otherwise.",
-        read::finding_active
-    ),
-    gauge!(
-        "findings",
-        None,
-        &["severity"],
-        "findings[]",
-        "Active findings that no other finding explains.",
-        read::findings
-    ),
+    gauge! { "finding_active", None, &["id", "severity", "link", "direction", "device", "port"], "findings[]",
+        "1 while the finding is active, absent otherwise.", read::finding_active },
+    gauge! { "findings", None, &["severity"], "findings[]",
+        "Active findings that no other finding explains.", read::findings },
     // Rocescope itself.
-    counter!(
-        "lost",
-        None,
-        &["where"],
-        "totals.lost",
+    counter! { "lost", None, &["where"], "totals.lost",
         "Packets and events that rocescope did not count completely, by place. Absent: not known.",
-        read::lost
-    ),
-    counter!(
-        "series_dropped",
-        None,
-        &["family"],
-        "process",
+        read::lost },
+    counter! { "series_dropped", None, &["family"], "process",
         "Peers and queue pairs without a series of their own because of the limit, each counted again whenever it begins to lack one.",
-        read::dropped
-    ),
-    counter!(
-        "otlp_requests",
-        None,
-        &["signal", "result"],
-        "process",
+        read::dropped },
+    counter! { "otlp_requests", None, &["signal", "result"], "process",
         "Requests to the OTLP collector: sent (accepted), retried (each time), dropped (the queue was full), refused (an error after which there is no retry). Absent: no --otlp.",
-        read::otlp_requests
-    ),
-    counter!(
-        "otlp_rejected_points",
-        None,
-        &["signal"],
-        "process",
+        read::otlp_requests },
+    counter! { "otlp_rejected_points", None, &["signal"], "process",
         "Points or log records that the OTLP collector rejected in requests that it accepted. Absent: no --otlp.",
-        read::otlp_rejected
-    ),
-    counter!(
-        "recording_rows",
-        None,
-        &[],
-        "process",
+        read::otlp_rejected },
+    counter! { "recording_rows", None, &[], "process",
         "Rows of all tables that the agent made for its recording, lost ones included. Absent: no --record.",
-        read::rows
-    ),
-    counter!(
-        "recording_rows_lost",
-        None,
-        &[],
-        "hosts.rows_lost of the recording",
+        |reading, series| series.known(&[], reading.process.rows.map(|[all, _]| all)) },
+    counter! { "recording_rows_lost", None, &[], "hosts.rows_lost of the recording",
         "Rows that could not be written: the disk is full or fails. Absent: no --record.",
-        read::rows_lost
-    ),
-    gauge!(
-        "scrape_collector_success",
-        None,
-        &["collector"],
-        "source, devices, qp_lives, qp_context",
+        |reading, series| series.known(&[], reading.process.rows.map(|[_, lost]| lost)) },
+    gauge! { "scrape_collector_success", None, &["collector"], "source, devices, qp_lives, qp_context",
         "1: the source works (qp_context: any context of a queue pair was read, or none was to read yet); 0: it does not. Absent: it was not asked for.",
-        read::collectors
-    ),
-    gauge!(
-        "reading_timestamp_seconds",
-        SECONDS,
-        &[],
-        "window.last_ns",
+        read::collectors },
+    gauge! { "reading_timestamp_seconds", SECONDS, &[], "window.last_ns",
         "Unix time of the sample from which these metrics are computed.",
-        read::reading_time
-    ),
-    counter!(
-        "process_cpu_seconds",
-        SECONDS,
-        &[],
-        "process",
+        |reading, series| series.push(&[], read::unix_seconds(reading.sample.time_ns)) },
+    counter! { "process_cpu_seconds", SECONDS, &[], "process",
         "CPU time used by rocescope in user space.",
-        read::cpu
-    ),
-    gauge!(
-        "process_resident_memory_bytes",
-        BYTES,
-        &[],
-        "process",
+        |reading, series| series.known(&[], reading.process.cpu_seconds) },
+    gauge! { "process_resident_memory_bytes", BYTES, &[], "process",
         "Memory in use by rocescope in user space.",
-        read::memory
-    ),
-    counter!(
-        "bpf_run_seconds",
-        SECONDS,
-        &["program"],
-        "process",
+        |reading, series| series.known(&[], reading.process.resident_bytes) },
+    counter! { "bpf_run_seconds", SECONDS, &["program"], "process",
         "Time that the kernel programs ran, by type of program. Absent: the kernel does not measure it (sysctl kernel.bpf_stats_enabled is 0).",
-        read::bpf_run
-    ),
-    gauge!(
-        "bpf_memory_bytes",
-        BYTES,
-        &[],
-        "process",
+        read::bpf_run },
+    gauge! { "bpf_memory_bytes", BYTES, &[], "process",
         "Memory of the kernel programs and their maps, as the kernel accounts it.",
-        read::bpf_memory
-    ),
-    gauge!(
-        "process_start_time_seconds",
-        SECONDS,
-        &[],
-        "process",
+        |reading, series| series.known(&[], reading.process.bpf.memory_bytes) },
+    gauge! { "process_start_time_seconds", SECONDS, &[], "process",
         "Unix time at which rocescope was started.",
-        read::started
-    ),
+        |reading, series| series.push(&[], read::unix_seconds(reading.process.started_ns)) },
 ];

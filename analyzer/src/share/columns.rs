@@ -85,16 +85,15 @@ const COLUMN: Column = Column {
     of_qp: |_, _| Value::Null,
 };
 
-const fn text(name: &'static str, title: &'static str, help: &'static str) -> Column {
-    Column { name, title, unit: Unit::Text, help, ..COLUMN }
-}
-
-const fn id(name: &'static str, title: &'static str, help: &'static str) -> Column {
-    Column { name, title, unit: Unit::Id, help, ..COLUMN }
-}
-
-const fn of(unit: Unit, name: &'static str, title: &'static str, help: &'static str) -> Column {
-    Column { name, title, unit, help, ..COLUMN }
+/// Declares a column: unit, name, heading, meaning, fields of the report, the value of a flow, and that of a queue pair
+/// of a NIC where it has one.
+macro_rules! column {
+    ($unit:ident, $name:expr, $title:literal, $help:literal, $source:expr $(, $get:expr)?) => {
+        Column { name: $name, title: $title, unit: Unit::$unit, source: $source, help: $help, $(get: $get,)? ..COLUMN }
+    };
+    ($unit:ident, $name:expr, $title:literal, $help:literal, $source:expr, $get:expr, $of_qp:expr) => {
+        Column { of_qp: $of_qp, ..column!($unit, $name, $title, $help, $source, $get) }
+    };
 }
 
 /// A name from packets or processes, without control characters.
@@ -102,19 +101,12 @@ fn name(text: Option<&str>) -> Value {
     text.map_or(Value::Null, |text| Value::String(plain(text)))
 }
 
-/// A column of queue pairs of NICs alone, in CSV only.
-const fn nic(unit: Unit, name: &'static str, help: &'static str) -> Column {
-    of(unit, name, "", help)
-}
-
-/// The same where the field of the report has its name.
+/// Declares a column of queue pairs of NICs alone, in CSV only, where the field of the report has its name.
 macro_rules! nic {
     ($unit:ident, $name:literal, $help:literal, |$qp:ident| $value:expr) => {
-        Column {
-            of_qp: |_, $qp| $value,
-            source: concat!("devices[].qps[].", $name),
-            ..nic(Unit::$unit, $name, $help)
-        }
+        column!($unit, $name, "", $help, concat!("devices[].qps[].", $name), |_, _| Value::Null, |_, $qp| {
+            $value
+        })
     };
 }
 
@@ -142,247 +134,108 @@ fn upstream(flow: &Flow, context: &Context<'_>, get: fn(&Upstream) -> u64) -> Va
 }
 
 /// All columns, in the order of the CSV.
+#[rustfmt::skip]
 pub(crate) const COLUMNS: &[Column] = &[
-    Column {
-        get: |flow, _| name(Some(flow.link.as_str())),
-        of_qp: |device, _| name(device.interface.as_deref()),
-        source: "flows[].link, devices[].interface",
-        ..of(Unit::Link, "link", "Link", "link of the flow")
-    },
-    Column {
-        get: |flow, _| name(flow.direction.map(direction_name)),
-        source: "flows[].direction",
-        ..text("direction", "", "direction of the link; empty in a replay")
-    },
-    Column {
-        get: |flow, _| flow.src.to_string().into(),
-        of_qp: |_, qp| address(qp.control.src),
-        source: "flows[].src, devices[].qps[].src",
-        ..text("src", "Source", "source address")
-    },
-    Column {
-        get: |flow, _| flow.peer_qp.into(),
-        of_qp: |_, qp| qp.lqpn.into(),
-        source: "flows[].peer_qp, devices[].qps[].lqpn",
-        ..id("src_qp", "QP", "queue pair that sends")
-    },
-    Column {
-        get: |flow, _| flow.dst.to_string().into(),
-        of_qp: |_, qp| address(qp.control.dst),
-        source: "flows[].dst, devices[].qps[].dst",
-        ..text("dst", "Destination", "destination address")
-    },
-    Column {
-        get: |flow, _| flow.dest_qp.into(),
-        of_qp: |_, qp| qp.rqpn.into(),
-        source: "flows[].dest_qp, devices[].qps[].rqpn",
-        ..id("dest_qp", "QP", "destination queue pair")
-    },
-    Column { source: "findings[].flows", ..text(FINDINGS, "Findings", "findings that name the flow") },
-    Column {
-        get: |flow, _| flow.roce_version.into(),
-        source: "flows[].roce_version",
-        ..id("roce_version", "", "RoCE version")
-    },
-    Column {
-        get: |flow, _| flow.vlan.into(),
-        source: "flows[].vlan",
-        ..id("vlan", "", "outermost VLAN id; 0: untagged")
-    },
-    Column {
-        get: |flow, _| flow.pcp.into(),
-        of_qp: |_, qp| qp.priority.into(),
-        source: "flows[].pcp, devices[].qps[].priority",
-        ..id("pcp", "", "priority code point of the tag")
-    },
-    Column {
-        get: |flow, _| flow.dscp.into(),
-        of_qp: |_, qp| qp.control.dscp.into(),
-        source: "flows[].dscp, devices[].qps[].dscp",
-        ..id("dscp", "DSCP", "DSCP of the first packet")
-    },
-    Column {
-        get: |flow, _| flow.src_port_count.get().into(),
-        source: "flows[].src_port_count",
-        ..of(Unit::Count, "src_port_count", "", "distinct UDP source ports")
-    },
-    Column {
-        get: |flow, _| flow.packets.saturating_sub(flow.duplicates().packets).into(),
-        source: "flows[].packets",
-        ..of(Unit::Count, "packets", "Packets", "packets")
-    },
-    Column {
-        get: |flow, _| flow.bytes_dedup().into(),
-        source: "flows[].bytes",
-        ..of(Unit::Bytes, "bytes", "Bytes", "outer frames without FCS")
-    },
-    Column {
-        get: |flow, _| flow.payload_bytes.saturating_sub(flow.duplicates().payload_bytes).into(),
-        source: "flows[].payload_bytes",
-        ..of(Unit::Bytes, "payload_bytes", "", "payload")
-    },
-    Column {
-        get: |flow, context| context.length_ns.map(|ns| flow.bytes_dedup() as f64 * 8e9 / ns as f64).into(),
-        ..of(Unit::BitsPerSecond, "rate_bits_per_s", "Rate", "mean over the whole time range")
-    },
-    Column {
-        get: |flow, _| flow.ce_ratio.into(),
-        source: "flows[].ce_ratio",
-        ..of(Unit::Ratio, "ce_ratio", "CE", "CE-marked share of ECN-capable data; unknown: ECN is off")
-    },
-    Column {
-        get: |flow, _| flow.cnps_dedup().into(),
-        source: "flows[].cnp_packets",
-        ..of(Unit::Count, "cnp_packets", "CNP", "congestion notification packets")
-    },
-    Column {
-        get: |flow, context| upstream(flow, context, |side| side.lost),
-        source: "flows[].loss.lost, flows[].loss_responses.lost",
-        ..of(Unit::Count, "lost_packets", "Lost", "packets lost upstream of the link")
-    },
-    Column {
-        get: |flow, context| match flow.loss.get() {
+    column! { Link, "link", "Link", "link of the flow",
+        "flows[].link, devices[].interface",
+        |flow, _| name(Some(flow.link.as_str())), |device, _| name(device.interface.as_deref()) },
+    column! { Text, "direction", "", "direction of the link; empty in a replay",
+        "flows[].direction", |flow, _| name(flow.direction.map(direction_name)) },
+    column! { Text, "src", "Source", "source address",
+        "flows[].src, devices[].qps[].src",
+        |flow, _| flow.src.to_string().into(), |_, qp| address(qp.control.src) },
+    column! { Id, "src_qp", "QP", "queue pair that sends",
+        "flows[].peer_qp, devices[].qps[].lqpn", |flow, _| flow.peer_qp.into(), |_, qp| qp.lqpn.into() },
+    column! { Text, "dst", "Destination", "destination address",
+        "flows[].dst, devices[].qps[].dst",
+        |flow, _| flow.dst.to_string().into(), |_, qp| address(qp.control.dst) },
+    column! { Id, "dest_qp", "QP", "destination queue pair",
+        "flows[].dest_qp, devices[].qps[].rqpn", |flow, _| flow.dest_qp.into(), |_, qp| qp.rqpn.into() },
+    column! { Text, FINDINGS, "Findings", "findings that name the flow",
+        "findings[].flows" },
+    column! { Id, "roce_version", "", "RoCE version",
+        "flows[].roce_version", |flow, _| flow.roce_version.into() },
+    column! { Id, "vlan", "", "outermost VLAN id; 0: untagged",
+        "flows[].vlan", |flow, _| flow.vlan.into() },
+    column! { Id, "pcp", "", "priority code point of the tag",
+        "flows[].pcp, devices[].qps[].priority", |flow, _| flow.pcp.into(), |_, qp| qp.priority.into() },
+    column! { Id, "dscp", "DSCP", "DSCP of the first packet",
+        "flows[].dscp, devices[].qps[].dscp", |flow, _| flow.dscp.into(), |_, qp| qp.control.dscp.into() },
+    column! { Count, "src_port_count", "", "distinct UDP source ports",
+        "flows[].src_port_count", |flow, _| flow.src_port_count.get().into() },
+    column! { Count, "packets", "Packets", "packets",
+        "flows[].packets", |flow, _| flow.packets.saturating_sub(flow.duplicates().packets).into() },
+    column! { Bytes, "bytes", "Bytes", "outer frames without FCS",
+        "flows[].bytes", |flow, _| flow.bytes_dedup().into() },
+    column! { Bytes, "payload_bytes", "", "payload",
+        "flows[].payload_bytes",
+        |flow, _| flow.payload_bytes.saturating_sub(flow.duplicates().payload_bytes).into() },
+    column! { BitsPerSecond, "rate_bits_per_s", "Rate", "mean over the whole time range",
+        "", |flow, context| context.length_ns.map(|ns| flow.bytes_dedup() as f64 * 8e9 / ns as f64).into() },
+    column! { Ratio, "ce_ratio", "CE", "CE-marked share of ECN-capable data; unknown: ECN is off",
+        "flows[].ce_ratio", |flow, _| flow.ce_ratio.into() },
+    column! { Count, "cnp_packets", "CNP", "congestion notification packets",
+        "flows[].cnp_packets", |flow, _| flow.cnps_dedup().into() },
+    column! { Count, "lost_packets", "Lost", "packets lost upstream of the link",
+        "flows[].loss.lost, flows[].loss_responses.lost",
+        |flow, context| upstream(flow, context, |side| side.lost) },
+    column! { Count, "lost_or_reordered_packets", "", "part of lost_packets that may have been reordered",
+        "flows[].loss.lost_or_reordered, flows[].loss_responses.lost_or_reordered",
+        |flow, context| match flow.loss.get() {
             Some(of_recording) if of_recording.lost_or_reordered.get().is_none() => Value::Null,
             _ => upstream(flow, context, |side| side.doubtful),
-        },
-        source: "flows[].loss.lost_or_reordered, flows[].loss_responses.lost_or_reordered",
-        ..of(
-            Unit::Count,
-            "lost_or_reordered_packets",
-            "",
-            "part of lost_packets that may have been reordered",
-        )
-    },
-    Column {
-        get: |flow, _| loss(flow, |loss| loss.recovered),
-        source: "flows[].loss.recovered, flows[].loss_responses.recovered",
-        ..of(Unit::Count, "reordered_packets", "", "packets that arrived out of order")
-    },
-    Column {
-        get: |flow, _| missing(flow).into(),
-        source: "flows[].psn.missing, flows[].psn_responses.missing",
-        ..of(Unit::Count, "missing_psns", "", "PSNs skipped: lost or reordered")
-    },
-    Column {
-        get: |flow, _| retransmissions(flow).into(),
-        source: "flows[].loss.retransmitted, flows[].loss_responses.retransmitted, flows[].loss.rereads, flows[].loss_responses.rereads",
-        ..of(
-            Unit::Count,
-            "retransmitted_packets",
-            "RETX",
-            "retransmissions of packets seen at this tap, repeated READ requests included",
-        )
-    },
-    Column {
-        get: |flow, _| loss(flow, |loss| loss.timeouts),
-        of_qp: |_, qp| qp.timeouts.into(),
-        source: "flows[].loss.timeouts, flows[].loss_responses.timeouts, devices[].qps[].timeouts",
-        ..of(
-            Unit::Count,
-            "timeouts",
-            "Timeouts",
-            "transport timeouts; of a queue pair of a NIC those of the port that are attributed to it",
-        )
-    },
-    Column {
-        get: |flow, _| flow.naks_dedup().psn_sequence_error.into(),
-        source: "flows[].ack.naks.psn_sequence_error",
-        ..of(
-            Unit::Count,
-            "nak_sequence_packets",
-            "NAK TX",
-            "NAKs (PSN sequence error) that travel in this flow",
-        )
-    },
-    Column {
-        get: |flow, _| flow.naks_dedup().refused().into(),
-        source: "flows[].ack.naks",
-        ..of(Unit::Count, "nak_other_packets", "", "NAKs of other codes")
-    },
-    Column {
-        get: |flow, _| flow.rnr_naks_dedup().into(),
-        source: "flows[].ack.rnr_naks",
-        ..of(Unit::Count, "rnr_naks", "RNR TX", "RNR NAKs that travel in this flow")
-    },
-    Column {
-        get: |flow, _| flow.latency_ns.as_deref().map(|latency| latency.count).into(),
-        source: "flows[].latency_ns.count",
-        ..of(Unit::Count, "latency_count", "", "requests that were timed")
-    },
-    Column {
-        get: |flow, _| latency(flow, 1, |latency| latency.p50),
-        source: "flows[].latency_ns.p50",
-        ..of(Unit::Nanoseconds, "latency_p50_ns", "p50", "median from request to ACK or response")
-    },
-    Column {
-        get: |flow, _| latency(flow, P99_SAMPLES, |latency| latency.p99),
-        source: "flows[].latency_ns.p99",
-        ..of(Unit::Nanoseconds, "latency_p99_ns", "p99", "99th percentile; unknown below 100 samples")
-    },
-    Column {
-        get: |flow, _| latency(flow, P999_SAMPLES, |latency| latency.p999.get()),
-        source: "flows[].latency_ns.p999",
-        ..of(Unit::Nanoseconds, "latency_p999_ns", "", "99.9th percentile; unknown below 1,000 samples")
-    },
-    Column {
-        get: |flow, _| latency(flow, 1, |latency| latency.max),
-        source: "flows[].latency_ns.max",
-        ..of(Unit::Nanoseconds, "latency_max_ns", "", "longest")
-    },
-    Column {
-        get: |flow, _| flow.path_mtu.into(),
-        of_qp: |_, qp| qp.control.path_mtu.into(),
-        source: "flows[].path_mtu, devices[].qps[].path_mtu",
-        ..of(Unit::Bytes, "path_mtu_bytes", "", "path MTU in use")
-    },
-    Column {
-        get: |flow, _| flow.first_ns.into(),
-        source: "flows[].first_ns",
-        ..of(Unit::Time, "first_unix_ns", "", "first packet")
-    },
-    Column {
-        get: |flow, _| flow.last_ns.into(),
-        source: "flows[].last_ns",
-        ..of(Unit::Time, "last_unix_ns", "", "last packet")
-    },
-    Column {
-        get: |flow, _| flow.pid.into(),
-        of_qp: |_, qp| qp.pid.into(),
-        source: "flows[].pid, devices[].qps[].pid",
-        ..id("pid", "", "process that owns the queue pair on this host")
-    },
-    Column {
-        get: |flow, _| name(flow.comm.as_deref()),
-        of_qp: |_, qp| name(qp.comm.as_deref()),
-        source: "flows[].comm, devices[].qps[].comm",
-        ..text("comm", "Process", "its command name")
-    },
-    Column {
-        get: |flow, _| name(flow.pod.as_deref()),
-        of_qp: |_, qp| name(qp.pod.as_deref()),
-        source: "flows[].pod, devices[].qps[].pod",
-        ..text("pod", "", "its pod, container or job")
-    },
-    Column {
-        get: |_, _| QpSource::Packets.name().into(),
-        of_qp: |_, qp| qp.sources.iter().map(|source| source.name()).collect::<Vec<_>>().join(" ").into(),
-        source: "devices[].qps[].sources",
-        ..text(
-            "sources",
-            "",
-            "of a flow packets alone; of a queue pair of a NIC its sources, never packets alone",
-        )
-    },
-    Column {
-        of_qp: |device, _| name(Some(&device.name)),
-        source: "devices[].name",
-        ..nic(Unit::Text, "device", "RDMA device of the queue pair")
-    },
-    Column {
-        of_qp: |device, _| device.port.into(),
-        source: "devices[].port",
-        ..nic(Unit::Id, "port", "its port")
-    },
+        } },
+    column! { Count, "reordered_packets", "", "packets that arrived out of order",
+        "flows[].loss.recovered, flows[].loss_responses.recovered",
+        |flow, _| loss(flow, |loss| loss.recovered) },
+    column! { Count, "missing_psns", "", "PSNs skipped: lost or reordered",
+        "flows[].psn.missing, flows[].psn_responses.missing", |flow, _| missing(flow).into() },
+    column! { Count, "retransmitted_packets", "RETX", "retransmissions of packets seen at this tap, repeated READ requests included",
+        "flows[].loss.retransmitted, flows[].loss_responses.retransmitted, flows[].loss.rereads, flows[].loss_responses.rereads",
+        |flow, _| retransmissions(flow).into() },
+    column! { Count, "timeouts", "Timeouts", "transport timeouts; of a queue pair of a NIC those of the port that are attributed to it",
+        "flows[].loss.timeouts, flows[].loss_responses.timeouts, devices[].qps[].timeouts",
+        |flow, _| loss(flow, |loss| loss.timeouts), |_, qp| qp.timeouts.into() },
+    column! { Count, "nak_sequence_packets", "NAK TX", "NAKs (PSN sequence error) that travel in this flow",
+        "flows[].ack.naks.psn_sequence_error", |flow, _| flow.naks_dedup().psn_sequence_error.into() },
+    column! { Count, "nak_other_packets", "", "NAKs of other codes",
+        "flows[].ack.naks", |flow, _| flow.naks_dedup().refused().into() },
+    column! { Count, "rnr_naks", "RNR TX", "RNR NAKs that travel in this flow",
+        "flows[].ack.rnr_naks", |flow, _| flow.rnr_naks_dedup().into() },
+    column! { Count, "latency_count", "", "requests that were timed",
+        "flows[].latency_ns.count",
+        |flow, _| flow.latency_ns.as_deref().map(|latency| latency.count).into() },
+    column! { Nanoseconds, "latency_p50_ns", "p50", "median from request to ACK or response",
+        "flows[].latency_ns.p50", |flow, _| latency(flow, 1, |latency| latency.p50) },
+    column! { Nanoseconds, "latency_p99_ns", "p99", "99th percentile; unknown below 100 samples",
+        "flows[].latency_ns.p99", |flow, _| latency(flow, P99_SAMPLES, |latency| latency.p99) },
+    column! { Nanoseconds, "latency_p999_ns", "", "99.9th percentile; unknown below 1,000 samples",
+        "flows[].latency_ns.p999", |flow, _| latency(flow, P999_SAMPLES, |latency| latency.p999.get()) },
+    column! { Nanoseconds, "latency_max_ns", "", "longest",
+        "flows[].latency_ns.max", |flow, _| latency(flow, 1, |latency| latency.max) },
+    column! { Bytes, "path_mtu_bytes", "", "path MTU in use",
+        "flows[].path_mtu, devices[].qps[].path_mtu",
+        |flow, _| flow.path_mtu.into(), |_, qp| qp.control.path_mtu.into() },
+    column! { Time, "first_unix_ns", "", "first packet",
+        "flows[].first_ns", |flow, _| flow.first_ns.into() },
+    column! { Time, "last_unix_ns", "", "last packet",
+        "flows[].last_ns", |flow, _| flow.last_ns.into() },
+    column! { Id, "pid", "", "process that owns the queue pair on this host",
+        "flows[].pid, devices[].qps[].pid", |flow, _| flow.pid.into(), |_, qp| qp.pid.into() },
+    column! { Text, "comm", "Process", "its command name",
+        "flows[].comm, devices[].qps[].comm",
+        |flow, _| name(flow.comm.as_deref()), |_, qp| name(qp.comm.as_deref()) },
+    column! { Text, "pod", "", "its pod, container or job",
+        "flows[].pod, devices[].qps[].pod",
+        |flow, _| name(flow.pod.as_deref()), |_, qp| name(qp.pod.as_deref()) },
+    column! { Text, "sources", "", "of a flow packets alone; of a queue pair of a NIC its sources, never packets alone",
+        "devices[].qps[].sources",
+        |_, _| QpSource::Packets.name().into(),
+        |_, qp| qp.sources.iter().map(|source| source.name()).collect::<Vec<_>>().join(" ").into() },
+    column! { Text, "device", "", "RDMA device of the queue pair",
+        "devices[].name", |_, _| Value::Null, |device, _| name(Some(&device.name)) },
+    column! { Id, "port", "", "its port",
+        "devices[].port", |_, _| Value::Null, |device, _| device.port.into() },
     nic!(Text, "kind", "transport", |qp| name(qp.kind)),
     nic!(Text, "state", "state at the latest reading", |qp| name(qp.state)),
     nic!(Id, "udp_port", "UDP source port of its packets", |qp| qp.control.udp_port.into()),
@@ -399,15 +252,8 @@ pub(crate) const COLUMNS: &[Column] = &[
         "readings since the previous one of which its PSN may have wrapped: above 0 its packets are lower bounds",
         |qp| qp.ambiguous_readings.into()
     ),
-    Column {
-        of_qp: |_, qp| qp.in_flight.into(),
-        source: "devices[].qps[].in_flight",
-        ..nic(
-            Unit::Count,
-            "in_flight_packets",
-            "packets sent and not acknowledged at the latest reading of its context",
-        )
-    },
+    column! { Count, "in_flight_packets", "", "packets sent and not acknowledged at the latest reading of its context",
+        "devices[].qps[].in_flight", |_, _| Value::Null, |_, qp| qp.in_flight.into() },
     nic!(
         Nanoseconds,
         "stuck_ns",
@@ -425,19 +271,10 @@ pub(crate) const COLUMNS: &[Column] = &[
         "how sure timeouts and sequence_errors of the port are its own: certain or likely",
         |qp| name(qp.attribution)
     ),
-    Column {
-        of_qp: |_, qp| qp.control.created_ns.into(),
-        source: "devices[].qps[].created_ns",
-        ..nic(Unit::Time, "created_unix_ns", "creation")
-    },
-    Column {
-        of_qp: |_, qp| qp.control.ended_ns.into(),
-        source: "devices[].qps[].ended_ns",
-        ..nic(Unit::Time, "ended_unix_ns", "destruction")
-    },
-    Column {
-        of_qp: |_, qp| name(qp.control.end),
-        source: "devices[].qps[].end",
-        ..nic(Unit::Text, "end_kind", "kind of its end: destroyed, error, number_reused or gone")
-    },
+    column! { Time, "created_unix_ns", "", "creation",
+        "devices[].qps[].created_ns", |_, _| Value::Null, |_, qp| qp.control.created_ns.into() },
+    column! { Time, "ended_unix_ns", "", "destruction",
+        "devices[].qps[].ended_ns", |_, _| Value::Null, |_, qp| qp.control.ended_ns.into() },
+    column! { Text, "end_kind", "", "kind of its end: destroyed, error, number_reused or gone",
+        "devices[].qps[].end", |_, _| Value::Null, |_, qp| name(qp.control.end) },
 ];

@@ -165,14 +165,20 @@ pub struct Binding {
     pub help: &'static str,
 }
 
-const fn bind(name: &'static str, keys: &'static [Key], input: Input, help: &'static str) -> Binding {
-    Binding { name, keys, input, on: Screens::ALL, help }
+/// Declares bindings: name, keys, command, screens, help.
+macro_rules! keymap {
+    ($($name:literal, [$($key:expr),+], $input:ident $(($number:literal))?, $on:expr, $help:literal;)+) => {
+        &[$(Binding {
+            name: $name,
+            keys: &[$($key),+],
+            input: Input::$input $(($number))?,
+            on: $on,
+            help: $help,
+        }),+]
+    };
 }
 
-const fn on(on: Screens, binding: Binding) -> Binding {
-    Binding { on, ..binding }
-}
-
+const ALL: Screens = Screens::ALL;
 const OVERVIEW: Screens = Screen::Overview.only();
 const QPS: Screens = Screen::Qps.only();
 const SORTED: Screens = QPS.and(Screen::Nic.only());
@@ -183,164 +189,72 @@ const EVENTS: Screens = Screen::Detail.only().and(Screen::Events.only());
 const FLOW: Screens = QPS.and(Screen::Detail.only()).and(Screen::Events.only());
 
 /// Every key: decodes them, and is the help.
-pub const KEYMAP: &[Binding] = &[
-    bind(
-        "screen-1",
-        &[Key::Char('1')],
-        Input::Screen(0),
-        "overview: verdict, timeline, problems, worst peers, links, events",
-    ),
-    bind("screen-2", &[Key::Char('2')], Input::Screen(1), "queue pairs"),
-    bind("screen-3", &[Key::Char('3')], Input::Screen(2), "the selected queue pair, both directions"),
-    bind("screen-4", &[Key::Char('4')], Input::Screen(3), "host matrix"),
-    bind("screen-5", &[Key::Char('5')], Input::Screen(4), "links and rails"),
-    bind("screen-6", &[Key::Char('6')], Input::Screen(5), "bursts"),
-    bind("screen-7", &[Key::Char('7')], Input::Screen(6), "events and notices"),
-    bind("screen-8", &[Key::Char('8')], Input::Screen(7), "findings, blind spots and drops"),
-    bind("next-screen", &[Key::Tab], Input::NextScreen, "next screen"),
-    bind("previous-screen", &[Key::BackTab], Input::PreviousScreen, "previous screen"),
-    bind("up", &[Key::Up, Key::Char('k')], Input::Up, "row up"),
-    bind("down", &[Key::Down, Key::Char('j')], Input::Down, "row down"),
-    bind("page-up", &[Key::PageUp, Key::Ctrl('b')], Input::PageUp, "page up"),
-    bind("page-down", &[Key::PageDown, Key::Ctrl('f')], Input::PageDown, "page down"),
-    bind("first", &[Key::Home], Input::First, "first row"),
-    bind("last", &[Key::End, Key::Char('G')], Input::Last, "last row"),
-    bind("open", &[Key::Enter], Input::Open, "open what is selected"),
-    on(CURSOR, bind("left", &[Key::Left, Key::Char('h')], Input::Left, "cursor left: timeline, matrix")),
-    on(CURSOR, bind("right", &[Key::Right, Key::Char('l')], Input::Right, "cursor right")),
-    on(
-        OVERVIEW,
-        bind("zoom-in", &[Key::Char('+'), Key::Char('=')], Input::ZoomIn, "timeline: a shorter time"),
-    ),
-    on(
-        OVERVIEW,
-        bind("zoom-out", &[Key::Char('-')], Input::ZoomOut, "timeline: a longer time, up to everything"),
-    ),
-    on(
-        OVERVIEW,
-        bind(
-            "peers",
-            &[Key::Char('o')],
-            Input::Group,
-            "worst peers by host pair, QP, remote host, process, pod, job, link or rail",
-        ),
-    ),
-    on(
-        MATRIX,
-        bind("metric", &[Key::Char('v')], Input::Metric, "metric: rate, CE, loss, RETX, NAK, RNR or latency"),
-    ),
-    bind(
-        "nic-qps",
-        &[Key::Char('d')],
-        Input::NicQps,
-        "queue pairs of NICs, with or without packets; press again: those of packets",
-    ),
-    on(SORTED, bind("sort", &[Key::Char('s')], Input::SortNext, "sort by the next column, or click a title")),
-    on(SORTED, bind("reverse", &[Key::Char('S')], Input::Reverse, "reverse the sort order")),
-    on(QPS, bind("columns", &[Key::Char('c')], Input::Columns, "choose and order the columns")),
-    on(
-        QPS,
-        bind(
-            "column-set",
-            &[Key::Char('C')],
-            Input::ColumnSet,
-            "next set of columns: automatic, health, latency, traffic, identity",
-        ),
-    ),
-    on(QPS, bind("group", &[Key::Char('o')], Input::Group, "group by host pair, link or process, or not")),
-    on(QPS, bind("mark", &[Key::Char('m')], Input::Mark, "mark or unmark the row")),
-    on(QPS, bind("only-marked", &[Key::Char('M')], Input::OnlyMarked, "show marked rows only, or all")),
-    on(
-        QPS,
-        bind(
-            "follow",
-            &[Key::Char('f')],
-            Input::Follow,
-            "follow the selected row when sorting moves it, or keep rows in place",
-        ),
-    ),
-    on(
-        LINKS,
-        bind(
-            "more-uplinks",
-            &[Key::Char('u')],
-            Input::MoreUplinks,
-            "ECMP what-if: simulate hashing over twice the uplinks",
-        ),
-    ),
-    on(
-        LINKS,
-        bind("fewer-uplinks", &[Key::Char('U')], Input::FewerUplinks, "ECMP what-if: half the uplinks"),
-    ),
-    on(
-        EVENTS,
-        bind("older-event", &[Key::Char('n')], Input::Older, "in an open event: earlier event of its row"),
-    ),
-    on(
-        EVENTS,
-        bind("newer-event", &[Key::Char('N')], Input::Newer, "in an open event: later event of its row"),
-    ),
-    bind(
-        "filter",
-        &[Key::Char('/')],
-        Input::Filter,
-        "filter the list: host 10.0.1.0/24 and ce > 1%; fields: below",
-    ),
-    bind("time-range", &[Key::Char('t')], Input::TimeRange, "time range: last sample, 10 s, 60 s, whole run"),
-    bind("pause", &[Key::Char(' ')], Input::Pause, "pause or resume; a replay stops reading"),
-    bind("earlier", &[Key::Char(',')], Input::Earlier, "step back in time, all screens; pauses"),
-    bind("later", &[Key::Char('.')], Input::Later, "step forward in time"),
-    bind("jump-back", &[Key::Char('<')], Input::JumpBack, "jump 10 s back"),
-    bind("jump-forward", &[Key::Char('>')], Input::JumpForward, "jump 10 s forward; a replay skips ahead"),
-    bind(
-        "go-to",
-        &[Key::Char('g')],
-        Input::GoTo,
-        "go to a time: 12:00:05, +30 (from the start), -30 (from here)",
-    ),
-    bind("faster", &[Key::Char(']')], Input::Faster, "replay faster"),
-    bind("slower", &[Key::Char('[')], Input::Slower, "replay slower"),
-    bind("reset", &[Key::Char('r')], Input::Reset, "reset counters (findings are kept)"),
-    bind(
-        "export-csv",
-        &[Key::Char('e')],
-        Input::ExportCsv,
-        "export the screen to a CSV file in the working directory",
-    ),
-    bind(
-        "export-json",
-        &[Key::Char('E')],
-        Input::ExportJson,
-        "export the screen to a JSON file in the working directory",
-    ),
-    on(
-        FLOW,
-        bind(
-            "capture",
-            &[Key::Char('w')],
-            Input::Capture,
-            "write the latest packet headers of the queue pair to a pcapng file",
-        ),
-    ),
-    bind("dump", &[Key::Char('D')], Input::Dump, "write a dump of the last minutes (live with --keep)"),
-    bind("copy", &[Key::Char('y')], Input::Copy, "copy the command, address or line selected (OSC 52)"),
-    bind(
-        "theme",
-        &[Key::Char('T')],
-        Input::Theme,
-        "theme: dark, light, high contrast, no colours, 16 colours",
-    ),
-    bind("help", &[Key::Char('?'), Key::F(1)], Input::Help, "toggle help"),
-    bind("redraw", &[Key::Ctrl('l')], Input::Redraw, "redraw"),
-    bind("suspend", &[Key::Ctrl('z')], Input::Suspend, "suspend (fg to resume)"),
-    bind(
-        "back",
-        &[Key::Esc],
-        Input::Back,
-        "close overlay, filter, grouping, selection, cursor, zoom or marks shown",
-    ),
-    bind("quit", &[Key::Char('q'), Key::Ctrl('c')], Input::Quit, "quit"),
-];
+pub const KEYMAP: &[Binding] = {
+    use Key::{Char, Ctrl};
+    keymap! {
+        "screen-1", [Char('1')], Screen(0), ALL, "overview: verdict, timeline, problems, worst peers, links, events";
+        "screen-2", [Char('2')], Screen(1), ALL, "queue pairs";
+        "screen-3", [Char('3')], Screen(2), ALL, "the selected queue pair, both directions";
+        "screen-4", [Char('4')], Screen(3), ALL, "host matrix";
+        "screen-5", [Char('5')], Screen(4), ALL, "links and rails";
+        "screen-6", [Char('6')], Screen(5), ALL, "bursts";
+        "screen-7", [Char('7')], Screen(6), ALL, "events and notices";
+        "screen-8", [Char('8')], Screen(7), ALL, "findings, blind spots and drops";
+        "next-screen", [Key::Tab], NextScreen, ALL, "next screen";
+        "previous-screen", [Key::BackTab], PreviousScreen, ALL, "previous screen";
+        "up", [Key::Up, Char('k')], Up, ALL, "row up";
+        "down", [Key::Down, Char('j')], Down, ALL, "row down";
+        "page-up", [Key::PageUp, Ctrl('b')], PageUp, ALL, "page up";
+        "page-down", [Key::PageDown, Ctrl('f')], PageDown, ALL, "page down";
+        "first", [Key::Home], First, ALL, "first row";
+        "last", [Key::End, Char('G')], Last, ALL, "last row";
+        "open", [Key::Enter], Open, ALL, "open what is selected";
+        "left", [Key::Left, Char('h')], Left, CURSOR, "cursor left: timeline, matrix";
+        "right", [Key::Right, Char('l')], Right, CURSOR, "cursor right";
+        "zoom-in", [Char('+'), Char('=')], ZoomIn, OVERVIEW, "timeline: a shorter time";
+        "zoom-out", [Char('-')], ZoomOut, OVERVIEW, "timeline: a longer time, up to everything";
+        "peers", [Char('o')], Group, OVERVIEW,
+            "worst peers by host pair, QP, remote host, process, pod, job, link or rail";
+        "metric", [Char('v')], Metric, MATRIX, "metric: rate, CE, loss, RETX, NAK, RNR or latency";
+        "nic-qps", [Char('d')], NicQps, ALL,
+            "queue pairs of NICs, with or without packets; press again: those of packets";
+        "sort", [Char('s')], SortNext, SORTED, "sort by the next column, or click a title";
+        "reverse", [Char('S')], Reverse, SORTED, "reverse the sort order";
+        "columns", [Char('c')], Columns, QPS, "choose and order the columns";
+        "column-set", [Char('C')], ColumnSet, QPS,
+            "next set of columns: automatic, health, latency, traffic, identity";
+        "group", [Char('o')], Group, QPS, "group by host pair, link or process, or not";
+        "mark", [Char('m')], Mark, QPS, "mark or unmark the row";
+        "only-marked", [Char('M')], OnlyMarked, QPS, "show marked rows only, or all";
+        "follow", [Char('f')], Follow, QPS, "follow the selected row when sorting moves it, or keep rows in place";
+        "more-uplinks", [Char('u')], MoreUplinks, LINKS, "ECMP what-if: simulate hashing over twice the uplinks";
+        "fewer-uplinks", [Char('U')], FewerUplinks, LINKS, "ECMP what-if: half the uplinks";
+        "older-event", [Char('n')], Older, EVENTS, "in an open event: earlier event of its row";
+        "newer-event", [Char('N')], Newer, EVENTS, "in an open event: later event of its row";
+        "filter", [Char('/')], Filter, ALL, "filter the list: host 10.0.1.0/24 and ce > 1%; fields: below";
+        "time-range", [Char('t')], TimeRange, ALL, "time range: last sample, 10 s, 60 s, whole run";
+        "pause", [Char(' ')], Pause, ALL, "pause or resume; a replay stops reading";
+        "earlier", [Char(',')], Earlier, ALL, "step back in time, all screens; pauses";
+        "later", [Char('.')], Later, ALL, "step forward in time";
+        "jump-back", [Char('<')], JumpBack, ALL, "jump 10 s back";
+        "jump-forward", [Char('>')], JumpForward, ALL, "jump 10 s forward; a replay skips ahead";
+        "go-to", [Char('g')], GoTo, ALL, "go to a time: 12:00:05, +30 (from the start), -30 (from here)";
+        "faster", [Char(']')], Faster, ALL, "replay faster";
+        "slower", [Char('[')], Slower, ALL, "replay slower";
+        "reset", [Char('r')], Reset, ALL, "reset counters (findings are kept)";
+        "export-csv", [Char('e')], ExportCsv, ALL, "export the screen to a CSV file in the working directory";
+        "export-json", [Char('E')], ExportJson, ALL, "export the screen to a JSON file in the working directory";
+        "capture", [Char('w')], Capture, FLOW, "write the latest packet headers of the queue pair to a pcapng file";
+        "dump", [Char('D')], Dump, ALL, "write a dump of the last minutes (live with --keep)";
+        "copy", [Char('y')], Copy, ALL, "copy the command, address or line selected (OSC 52)";
+        "theme", [Char('T')], Theme, ALL, "theme: dark, light, high contrast, no colours, 16 colours";
+        "help", [Char('?'), Key::F(1)], Help, ALL, "toggle help";
+        "redraw", [Ctrl('l')], Redraw, ALL, "redraw";
+        "suspend", [Ctrl('z')], Suspend, ALL, "suspend (fg to resume)";
+        "back", [Key::Esc], Back, ALL, "close overlay, filter, grouping, selection, cursor, zoom or marks shown";
+        "quit", [Char('q'), Ctrl('c')], Quit, ALL, "quit";
+    }
+};
 
 /// The keys in force: the table, with what the configuration file changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

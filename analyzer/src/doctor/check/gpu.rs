@@ -5,28 +5,13 @@ use crate::doctor::facts::{DeviceFacts, HostFacts};
 use crate::host::kernel::KernelVersion;
 use crate::host::pci::{Distance, Gpu, PciDevice};
 
-pub(super) const ENTRIES: &[Entry] = &[
-    Entry {
-        id: "gpu.nic",
-        about: "The nearest RoCE NIC of each GPU: below the same PCIe switch, in the same NUMA node, or farther away. Warning when the nearest NIC is in another NUMA node.",
-    },
-    Entry {
-        id: "gpu.link",
-        about: "Active and maximum PCIe lanes of each GPU. Warning when lanes are missing. Link speed is not checked: idle GPUs lower it.",
-    },
-    Entry {
-        id: "gpudirect.memory",
-        about: "GPUDirect RDMA support: nvidia_peermem, dma-buf of NVIDIA's open kernel modules, or amdgpu (dma-buf needs Linux 5.12). Warning when none is available.",
-    },
-    Entry {
-        id: "gpudirect.iommu",
-        about: "IOMMU address translation (type DMA) for NICs and GPUs. Warning when enabled: peer-to-peer traffic is routed through the IOMMU, or fails.",
-    },
-    Entry {
-        id: "gpudirect.acs",
-        about: "PCIe bridges between a GPU and a NIC below the same switch that redirect peer-to-peer requests (ACS). Warning when there are any: peer-to-peer traffic is routed through the root complex.",
-    },
-];
+pub(super) const ENTRIES: &[Entry] = entries! {
+    "gpu.nic": "The nearest RoCE NIC of each GPU: below the same PCIe switch, in the same NUMA node, or farther away. Warning when the nearest NIC is in another NUMA node.",
+    "gpu.link": "Active and maximum PCIe lanes of each GPU. Warning when lanes are missing. Link speed is not checked: idle GPUs lower it.",
+    "gpudirect.memory": "GPUDirect RDMA support: nvidia_peermem, dma-buf of NVIDIA's open kernel modules, or amdgpu (dma-buf needs Linux 5.12). Warning when none is available.",
+    "gpudirect.iommu": "IOMMU address translation (type DMA) for NICs and GPUs. Warning when enabled: peer-to-peer traffic is routed through the IOMMU, or fails.",
+    "gpudirect.acs": "PCIe bridges between a GPU and a NIC below the same switch that redirect peer-to-peer requests (ACS). Warning when there are any: peer-to-peer traffic is routed through the root complex.",
+};
 
 /// The first kernel that lets RDMA devices use dma-buf.
 const DMA_BUF: KernelVersion = KernelVersion::new(5, 12, 0);

@@ -7,56 +7,20 @@ use crate::host::net::hook::{FRAGS_SINCE, ONE_BUFFER_MTU, TCX_SINCE};
 
 const HOST: &str = "host";
 
-pub(super) const ENTRIES: &[Entry] = &[
-    Entry {
-        id: "kernel.version",
-        about: "Kernel release. Warning below the oldest release that `live` supports.",
-    },
-    Entry {
-        id: "kernel.features",
-        about: "Kernel features without which `live` uses a fallback: TC programs as links (TCX, 6.6), XDP on multi-buffer frames (5.18). Info when a feature is missing.",
-    },
-    Entry {
-        id: "kernel.btf",
-        about: "Kernel type information (BTF, /sys/kernel/btf/vmlinux), required to load eBPF programs. Warning when it is missing.",
-    },
-    Entry {
-        id: "kernel.capabilities",
-        about: "Capabilities of this process: CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON (load and attach programs), CAP_NET_RAW (promiscuous mode, sniffer, LLDP). Warning when one of the first three is missing, info when only CAP_NET_RAW is missing; full root is not needed. Probes of queue pairs may need more: `kernel.perf_paranoid`.",
-    },
-    Entry {
-        id: "kernel.perf_paranoid",
-        about: "sysctl kernel.perf_event_paranoid. Info above 2 when this process has CAP_PERFMON but not CAP_SYS_ADMIN: kernels of Debian (default 3) and Ubuntu (default 4) then refuse probes, and queue pairs are not followed by their control path.",
-    },
-    Entry {
-        id: "kernel.user_namespace",
-        about: "User namespace of this process. eBPF requires capabilities in the initial user namespace; warning in any other, such as a rootless container.",
-    },
-    Entry {
-        id: "kernel.bpf_jit",
-        about: "sysctl net.core.bpf_jit_enable. Warning at 0: programs are interpreted, at several times the cost per packet.",
-    },
-    Entry {
-        id: "kernel.bpf_jit_harden",
-        about: "sysctl net.core.bpf_jit_harden. Info at 2, which also hardens, and slows down, programs loaded by root.",
-    },
-    Entry {
-        id: "kernel.bpf_stats",
-        about: "sysctl kernel.bpf_stats_enabled. Info at 1: the kernel then reads the clock twice per program run.",
-    },
-    Entry {
-        id: "kernel.unprivileged_bpf",
-        about: "sysctl kernel.unprivileged_bpf_disabled. Info when it prevents this process, which lacks CAP_BPF, from loading programs.",
-    },
-    Entry {
-        id: "kernel.sandbox",
-        about: "Sandbox in which every command that reads data of others runs after set-up, tried here: no new privileges, capabilities, user, Landlock, seccomp. Info when this kernel or container lacks a part.",
-    },
-    Entry {
-        id: "filters.stale",
-        about: "TC filters that a killed rocescope process left on an interface (kernels before 6.6). Warning for each such interface.",
-    },
-];
+pub(super) const ENTRIES: &[Entry] = entries! {
+    "kernel.version": "Kernel release. Warning below the oldest release that `live` supports.",
+    "kernel.features": "Kernel features without which `live` uses a fallback: TC programs as links (TCX, 6.6), XDP on multi-buffer frames (5.18). Info when a feature is missing.",
+    "kernel.btf": "Kernel type information (BTF, /sys/kernel/btf/vmlinux), required to load eBPF programs. Warning when it is missing.",
+    "kernel.capabilities": "Capabilities of this process: CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON (load and attach programs), CAP_NET_RAW (promiscuous mode, sniffer, LLDP). Warning when one of the first three is missing, info when only CAP_NET_RAW is missing; full root is not needed. Probes of queue pairs may need more: `kernel.perf_paranoid`.",
+    "kernel.perf_paranoid": "sysctl kernel.perf_event_paranoid. Info above 2 when this process has CAP_PERFMON but not CAP_SYS_ADMIN: kernels of Debian (default 3) and Ubuntu (default 4) then refuse probes, and queue pairs are not followed by their control path.",
+    "kernel.user_namespace": "User namespace of this process. eBPF requires capabilities in the initial user namespace; warning in any other, such as a rootless container.",
+    "kernel.bpf_jit": "sysctl net.core.bpf_jit_enable. Warning at 0: programs are interpreted, at several times the cost per packet.",
+    "kernel.bpf_jit_harden": "sysctl net.core.bpf_jit_harden. Info at 2, which also hardens, and slows down, programs loaded by root.",
+    "kernel.bpf_stats": "sysctl kernel.bpf_stats_enabled. Info at 1: the kernel then reads the clock twice per program run.",
+    "kernel.unprivileged_bpf": "sysctl kernel.unprivileged_bpf_disabled. Info when it prevents this process, which lacks CAP_BPF, from loading programs.",
+    "kernel.sandbox": "Sandbox in which every command that reads data of others runs after set-up, tried here: no new privileges, capabilities, user, Landlock, seccomp. Info when this kernel or container lacks a part.",
+    "filters.stale": "TC filters that a killed rocescope process left on an interface (kernels before 6.6). Warning for each such interface.",
+};
 
 pub(super) fn check(facts: &HostFacts, checks: &mut CheckList) {
     let kernel = &facts.kernel;

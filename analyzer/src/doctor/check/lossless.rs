@@ -6,56 +6,20 @@ use crate::host::net::dcb::{Dcb, Priorities, SELECT_PCP};
 use crate::host::rdma::settings::Trust;
 use crate::util::definition::definitions;
 
-pub(super) const ENTRIES: &[Entry] = &[
-    Entry {
-        id: "qos.trust",
-        about: "Trust mode: the header field that selects the priority of received packets (pcp or dscp). Warning for pcp: untagged RoCE then gets one priority regardless of its DSCP.",
-    },
-    Entry {
-        id: "qos.dscp_map",
-        about: "Explicit mappings of DSCP and VLAN PCP to priority. Evaluated by `qos.roce_priority` and `switch.dscp`.",
-    },
-    Entry {
-        id: "pfc.enabled",
-        about: "Priorities with PFC enabled. Info when there are none: RoCE then relies on ECN and retransmission. Warning for more than two: few switches and NICs have buffers for them.",
-    },
-    Entry {
-        id: "pfc.with_global_pause",
-        about: "Global pause (802.3x) enabled together with PFC. Critical: they are mutually exclusive, and which one takes effect is undefined.",
-    },
-    Entry {
-        id: "pause.global",
-        about: "Global pause (802.3x) without PFC. Info: a pause stops all traffic of the port, not one priority.",
-    },
-    Entry {
-        id: "qos.roce_priority",
-        about: "The priority that the traffic class in use (NCCL_IB_TC, the device's forced class, the connection manager's ToS) maps to. Critical when PFC is disabled on it but enabled on others.",
-    },
-    Entry {
-        id: "ecn.notification_point",
-        about: "DCQCN notification point (roce_np), which answers CE-marked packets with CNPs: on lossless priorities, or on any if none is lossless. Warning when disabled. bnxt_re and irdma have one setting for both points and all priorities.",
-    },
-    Entry {
-        id: "ecn.reaction_point",
-        about: "DCQCN reaction point (roce_rp), which reduces the sending rate on CNPs; as above. Warning when disabled.",
-    },
-    Entry {
-        id: "cnp.priority",
-        about: "DSCP and priority of CNPs. Warning when PFC is enabled on that priority: CNPs then queue behind the data that they should throttle.",
-    },
-    Entry {
-        id: "cm.tos",
-        about: "Default ToS byte of connections made by the RDMA connection manager (cma_roce_tos). Info when it is 0 while PFC is enabled.",
-    },
-    Entry {
-        id: "buffer.lossless",
-        about: "Receive buffer of lossless priorities. Critical when its size is 0, warning when other priorities share it.",
-    },
-    Entry {
-        id: "ring.receive",
-        about: "Receive ring size. Info when it is below 1024 packets and can be larger. It affects TCP, Soft-RoCE and mirrored traffic, not hardware RoCE.",
-    },
-];
+pub(super) const ENTRIES: &[Entry] = entries! {
+    "qos.trust": "Trust mode: the header field that selects the priority of received packets (pcp or dscp). Warning for pcp: untagged RoCE then gets one priority regardless of its DSCP.",
+    "qos.dscp_map": "Explicit mappings of DSCP and VLAN PCP to priority. Evaluated by `qos.roce_priority` and `switch.dscp`.",
+    "pfc.enabled": "Priorities with PFC enabled. Info when there are none: RoCE then relies on ECN and retransmission. Warning for more than two: few switches and NICs have buffers for them.",
+    "pfc.with_global_pause": "Global pause (802.3x) enabled together with PFC. Critical: they are mutually exclusive, and which one takes effect is undefined.",
+    "pause.global": "Global pause (802.3x) without PFC. Info: a pause stops all traffic of the port, not one priority.",
+    "qos.roce_priority": "The priority that the traffic class in use (NCCL_IB_TC, the device's forced class, the connection manager's ToS) maps to. Critical when PFC is disabled on it but enabled on others.",
+    "ecn.notification_point": "DCQCN notification point (roce_np), which answers CE-marked packets with CNPs: on lossless priorities, or on any if none is lossless. Warning when disabled. bnxt_re and irdma have one setting for both points and all priorities.",
+    "ecn.reaction_point": "DCQCN reaction point (roce_rp), which reduces the sending rate on CNPs; as above. Warning when disabled.",
+    "cnp.priority": "DSCP and priority of CNPs. Warning when PFC is enabled on that priority: CNPs then queue behind the data that they should throttle.",
+    "cm.tos": "Default ToS byte of connections made by the RDMA connection manager (cma_roce_tos). Info when it is 0 while PFC is enabled.",
+    "buffer.lossless": "Receive buffer of lossless priorities. Critical when its size is 0, warning when other priorities share it.",
+    "ring.receive": "Receive ring size. Info when it is below 1024 packets and can be larger. It affects TCP, Soft-RoCE and mirrored traffic, not hardware RoCE.",
+};
 
 definitions! {
     MOST_LOSSLESS: usize = 2,

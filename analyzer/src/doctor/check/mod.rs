@@ -1,5 +1,12 @@
 //! Checks: pure functions of the facts.
 
+/// Declares the checks of a module: id, and what [`Entry::about`] says.
+macro_rules! entries {
+    ($($id:literal: $about:literal,)+) => {
+        &[$($crate::doctor::check::Entry { id: $id, about: $about }),+]
+    };
+}
+
 mod congestion;
 mod gpu;
 mod kernel;

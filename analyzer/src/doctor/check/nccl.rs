@@ -6,40 +6,16 @@ use crate::host::process;
 use crate::host::process::nccl::NcclProcess;
 use crate::host::rdma::port::GidType;
 
-pub(super) const ENTRIES: &[Entry] = &[
-    Entry {
-        id: "nccl.environment",
-        about: "Readable process environments, on hosts with RoCE devices. Unknown, with names, where some cannot be read: jobs of other users are then not checked. Settings come from the environment that a process started with, then from the file named by NCCL_CONF_FILE or ~/.nccl.conf, then from /etc/nccl.conf (RCCL: ~/.rccl.conf, /etc/rccl.conf), as the process sees them. A process counts as an NCCL process when it has such variables or has loaded libnccl.so or librccl.so; NCCL linked statically into another library, and settings made by the program itself, are not visible.",
-    },
-    Entry {
-        id: "nccl.disabled",
-        about: "NCCL_IB_DISABLE. Warning at 1 on a host with RoCE devices: the job uses TCP.",
-    },
-    Entry {
-        id: "nccl.hca",
-        about: "NCCL_IB_HCA. Warning when a name in it matches no RDMA device, or when it leaves no device.",
-    },
-    Entry {
-        id: "nccl.gid_index",
-        about: "NCCL_IB_GID_INDEX. Critical when a device in use has no GID at that index, warning when the GID is RoCE v1 or link-local.",
-    },
-    Entry {
-        id: "nccl.roce_version",
-        about: "NCCL_IB_ROCE_VERSION_NUM. Warning at 1 when NCCL selects the GID itself.",
-    },
-    Entry {
-        id: "nccl.traffic_class",
-        about: "NCCL_IB_TC. Warning when it is unset or 0 while a device in use has PFC: the data then has DSCP 0 and does not use the lossless priority.",
-    },
-    Entry {
-        id: "nccl.socket_interface",
-        about: "NCCL_SOCKET_IFNAME, for processes in this network namespace. Warning when a name matches no interface.",
-    },
-    Entry {
-        id: "nccl.gpudirect",
-        about: "NCCL_NET_GDR_LEVEL. Info at LOC or 0, which disable GPUDirect RDMA.",
-    },
-];
+pub(super) const ENTRIES: &[Entry] = entries! {
+    "nccl.environment": "Readable process environments, on hosts with RoCE devices. Unknown, with names, where some cannot be read: jobs of other users are then not checked. Settings come from the environment that a process started with, then from the file named by NCCL_CONF_FILE or ~/.nccl.conf, then from /etc/nccl.conf (RCCL: ~/.rccl.conf, /etc/rccl.conf), as the process sees them. A process counts as an NCCL process when it has such variables or has loaded libnccl.so or librccl.so; NCCL linked statically into another library, and settings made by the program itself, are not visible.",
+    "nccl.disabled": "NCCL_IB_DISABLE. Warning at 1 on a host with RoCE devices: the job uses TCP.",
+    "nccl.hca": "NCCL_IB_HCA. Warning when a name in it matches no RDMA device, or when it leaves no device.",
+    "nccl.gid_index": "NCCL_IB_GID_INDEX. Critical when a device in use has no GID at that index, warning when the GID is RoCE v1 or link-local.",
+    "nccl.roce_version": "NCCL_IB_ROCE_VERSION_NUM. Warning at 1 when NCCL selects the GID itself.",
+    "nccl.traffic_class": "NCCL_IB_TC. Warning when it is unset or 0 while a device in use has PFC: the data then has DSCP 0 and does not use the lossless priority.",
+    "nccl.socket_interface": "NCCL_SOCKET_IFNAME, for processes in this network namespace. Warning when a name matches no interface.",
+    "nccl.gpudirect": "NCCL_NET_GDR_LEVEL. Info at LOC or 0, which disable GPUDirect RDMA.",
+};
 
 pub(super) fn check(facts: &HostFacts, checks: &mut CheckList) {
     if facts.roce_ports().next().is_some() && !facts.processes_unreadable.is_empty() {

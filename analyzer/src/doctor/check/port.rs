@@ -7,42 +7,18 @@ use crate::host::rdma::port::MTU_FOR_4096;
 use crate::util::definition::definitions;
 use crate::util::source_port::is_computed;
 
-pub(super) const ENTRIES: &[Entry] = &[
-    Entry {
-        id: "device.protocol",
-        about: "Protocol of an RDMA device. Info when it is not RoCE (InfiniBand, iWARP, EFA): rocescope cannot show its traffic; of EFA it shows the counters (`live -i DEVICE`).",
-    },
-    Entry {
-        id: "device.absent",
-        about: "NICs whose driver supports RoCE but that have no RDMA device. Info, with the kernel module that creates it: without it there are neither queue pairs nor counters.",
-    },
-    Entry { id: "port.state", about: "State of the RDMA port. Warning when it is not ACTIVE." },
-    Entry { id: "port.gid", about: "GIDs of the port. Warning when none is a routable RoCE v2 address." },
-    Entry {
-        id: "port.mtu",
-        about: "Largest RDMA path MTU, as the kernel computes it from the interface MTU. Warning below 4096 on a NIC, info with Soft-RoCE.",
-    },
-    Entry {
-        id: "pcie.bandwidth",
-        about: "PCIe bandwidth (speed × width, after line coding) compared with the port speed. Critical when the link trained below the device's capability and is slower than the port, warning when even that capability is below the port speed.",
-    },
-    Entry {
-        id: "pcie.width",
-        about: "Active and maximum PCIe lanes of the device. Warning when lanes are missing.",
-    },
-    Entry {
-        id: "entropy.source_port",
-        about: "UDP source port entropy per queue pair, which ECMP hashing depends on. OK for drivers whose source code varies the port per queue pair.",
-    },
-    Entry {
-        id: "counters.optional",
-        about: "Optional counters of the port. Info when some are disabled, with the command that enables them and its cost.",
-    },
-    Entry {
-        id: "counters.per_qp",
-        about: "Counters per queue pair. Info when they are supported but disabled.",
-    },
-];
+pub(super) const ENTRIES: &[Entry] = entries! {
+    "device.protocol": "Protocol of an RDMA device. Info when it is not RoCE (InfiniBand, iWARP, EFA): rocescope cannot show its traffic; of EFA it shows the counters (`live -i DEVICE`).",
+    "device.absent": "NICs whose driver supports RoCE but that have no RDMA device. Info, with the kernel module that creates it: without it there are neither queue pairs nor counters.",
+    "port.state": "State of the RDMA port. Warning when it is not ACTIVE.",
+    "port.gid": "GIDs of the port. Warning when none is a routable RoCE v2 address.",
+    "port.mtu": "Largest RDMA path MTU, as the kernel computes it from the interface MTU. Warning below 4096 on a NIC, info with Soft-RoCE.",
+    "pcie.bandwidth": "PCIe bandwidth (speed × width, after line coding) compared with the port speed. Critical when the link trained below the device's capability and is slower than the port, warning when even that capability is below the port speed.",
+    "pcie.width": "Active and maximum PCIe lanes of the device. Warning when lanes are missing.",
+    "entropy.source_port": "UDP source port entropy per queue pair, which ECMP hashing depends on. OK for drivers whose source code varies the port per queue pair.",
+    "counters.optional": "Optional counters of the port. Info when some are disabled, with the command that enables them and its cost.",
+    "counters.per_qp": "Counters per queue pair. Info when they are supported but disabled.",
+};
 
 definitions! {
     LARGEST_MTU: u32 = 4_096,

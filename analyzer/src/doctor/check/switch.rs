@@ -6,24 +6,12 @@ use crate::doctor::facts::{HostFacts, InterfaceFacts};
 use crate::host::net::dcb::{AppPriority, Ets, Priorities, SELECT_ANY_PORT, SELECT_DSCP, SELECT_UDP};
 use rocescope_common::wire::PORT_ROCE;
 
-pub(super) const ENTRIES: &[Entry] = &[
-    Entry {
-        id: "switch.pfc",
-        about: "PFC priorities of the switch (from LLDP frames or the NIC's DCBX engine) compared with the host's. Critical when a priority is lossless on one side only.",
-    },
-    Entry {
-        id: "switch.dscp",
-        about: "Switch mapping of DSCPs and of RoCE's UDP port to priorities, compared with the host's table and PFC. Warning when they differ.",
-    },
-    Entry {
-        id: "switch.ets",
-        about: "ETS bandwidth share of the lossless priorities on the switch, compared with the host's. Info when they differ: each end schedules its own transmissions, so one direction can be slower.",
-    },
-    Entry {
-        id: "switch.dcbx_error",
-        about: "DCBX mismatch reported by the switch (CEE). Warning when it reports one.",
-    },
-];
+pub(super) const ENTRIES: &[Entry] = entries! {
+    "switch.pfc": "PFC priorities of the switch (from LLDP frames or the NIC's DCBX engine) compared with the host's. Critical when a priority is lossless on one side only.",
+    "switch.dscp": "Switch mapping of DSCPs and of RoCE's UDP port to priorities, compared with the host's table and PFC. Warning when they differ.",
+    "switch.ets": "ETS bandwidth share of the lossless priorities on the switch, compared with the host's. Info when they differ: each end schedules its own transmissions, so one direction can be slower.",
+    "switch.dcbx_error": "DCBX mismatch reported by the switch (CEE). Warning when it reports one.",
+};
 
 pub(super) fn check(facts: &HostFacts, checks: &mut CheckList) {
     let concerned = facts.interfaces.iter().filter(|interface| {

@@ -9,41 +9,32 @@ use crate::analysis::Tunnels;
 use crate::model::{Counts, Delta, Model, Row, State, detail, signals};
 use crate::sample::{Stats, address};
 
-/// Identifier of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "every column is described in the table of columns")]
-pub enum Id {
-    State,
-    Source,
-    Destination,
-    Qp,
-    Rate,
-    Share,
-    PacketRate,
-    CeNow,
-    CeAll,
-    CnpRate,
-    Cnps,
-    Lost,
-    Gaps,
-    Retransmissions,
-    Naks,
-    Rnr,
-    P50,
-    P99,
-    Bytes,
-    Packets,
-    Link,
-    Comm,
-    Pid,
-    Pod,
-    Transport,
-    Mtu,
-    Dscp,
-    SourcePort,
-    PeerQp,
-    Vlan,
-    Tunnel,
+/// Declares the columns, from left to right: name, title, kind of value, width, rank, fields that not every column has,
+/// help, value.
+macro_rules! columns {
+    ($($id:ident: $name:literal, $title:literal, $kind:ident, width $width:literal, rank $rank:literal
+        $(, $field:ident: $value:expr)*; $help:literal, $get:expr;)+) => {
+        /// Identifier of a column.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[expect(missing_docs, reason = "every column is described in the table of columns")]
+        pub enum Id {
+            $($id),+
+        }
+
+        /// Every column, from left to right.
+        pub const COLUMNS: &[Column] = &[$(Column {
+            id: Id::$id,
+            name: $name,
+            title: $title,
+            kind: ValueKind::$kind,
+            width: $width,
+            rank: $rank,
+            help: $help,
+            get: $get,
+            $($field: $value,)*
+            ..COLUMN
+        }),+];
+    };
 }
 
 /// Columns for one question.
@@ -139,400 +130,121 @@ pub const SETS: &[Set] = &[
     },
 ];
 
-/// Every column, from left to right.
-pub const COLUMNS: &[Column] = &[
-    Column {
-        id: Id::State,
-        name: "state",
-        title: "STATE",
-        kind: ValueKind::State,
-        width: 5,
-        rank: 0,
-        help: "worst finding about the flow: upper case while active, lower case when past, + for more than one (LOSS+: loss now, and others); ok without one, idle without packets in the time range",
-        get: |row, _| state(row),
-        ..COLUMN
-    },
-    Column {
-        id: Id::Source,
-        name: "src",
-        title: "SOURCE",
-        kind: ValueKind::Address,
-        width: 15,
-        rank: 0,
-        help: "source address",
-        get: |row, _| Value::Address(address(row.id.key.family, row.id.key.src)),
-        ..COLUMN
-    },
-    Column {
-        id: Id::Destination,
-        name: "dst",
-        title: "DESTINATION",
-        kind: ValueKind::Address,
-        width: 15,
-        rank: 0,
-        help: "destination address",
-        get: |row, _| Value::Address(address(row.id.key.family, row.id.key.dst)),
-        ..COLUMN
-    },
-    Column {
-        id: Id::Qp,
-        name: "qp",
-        title: "DQPN",
-        kind: ValueKind::Number,
-        width: 8,
-        rank: 0,
-        help: "destination QPN: the queue pair that the packets go to",
-        get: |row, _| Value::Number(row.id.key.dest_qp),
-        ..COLUMN
-    },
-    Column {
-        id: Id::Rate,
-        name: "rate",
-        title: "b/s",
-        kind: ValueKind::BitRate,
-        width: 5,
-        rank: 0,
-        help: "bits per second of whole frames, in the time range",
-        get: |row, _| Value::of(row.delta.as_ref(), |delta| Value::Rate(delta.bits_per_s())),
-        ..COLUMN
-    },
-    Column {
-        id: Id::Share,
-        name: "share",
-        title: "SHARE",
-        kind: ValueKind::Share,
-        width: 8,
-        rank: 15,
-        help: "share of the bits per second of all flows",
-        get: |row, cx| Value::of(row.delta.as_ref(), |delta| Value::Share(share(delta, cx.model))),
-        ..COLUMN
-    },
-    Column {
-        id: Id::PacketRate,
-        name: "pps",
-        title: "pkt/s",
-        kind: ValueKind::Rate,
-        width: 6,
-        rank: 9,
-        help: "packets per second, in the time range",
-        get: |row, _| Value::of(row.delta.as_ref(), |delta| Value::Rate(delta.packets_per_s())),
-        ..COLUMN
-    },
-    Column {
-        id: Id::CeNow,
-        name: "ce",
-        title: "CE %",
-        kind: ValueKind::Ratio,
-        width: 5,
-        rank: 1,
-        about: signals::CE,
-        help: "CE-marked share of the ECN-capable data packets, in the time range",
-        get: |row, _| Value::of(row.delta.as_ref().and_then(|delta| delta.counts.ce_ratio()), Value::Ratio),
-        ..COLUMN
-    },
-    Column {
-        id: Id::CeAll,
-        name: "ce_all",
-        title: "CE% TOT",
-        kind: ValueKind::Ratio,
-        width: 7,
-        rank: 16,
-        about: signals::CE,
-        help: "CE-marked share of the ECN-capable data packets since the start",
-        get: |row, _| Value::of(row.total.ce_ratio(), Value::Ratio),
-        ..COLUMN
-    },
-    Column {
-        id: Id::CnpRate,
-        name: "cnp",
-        title: "CNP/s",
-        kind: ValueKind::Rate,
-        width: 5,
-        rank: 2,
-        about: signals::CNP,
-        help: "congestion notification packets per second, on the flow that carries them",
-        get: |row, _| Value::of(row.delta.as_ref(), |delta| Value::Rate(delta.cnp_per_s())),
-        ..COLUMN
-    },
-    Column {
-        id: Id::Cnps,
-        name: "cnps",
-        title: "CNPs",
-        kind: ValueKind::Count,
-        width: 5,
-        rank: 17,
-        about: signals::CNP,
-        help: "congestion notification packets since the start",
-        get: |row, _| Value::Count(row.total.cnp),
-        ..COLUMN
-    },
-    Column {
-        id: Id::Lost,
-        name: "lost",
-        title: "LOST",
-        kind: ValueKind::Count,
-        width: 5,
-        rank: 3,
-        about: signals::LOST,
-        help: "packets lost upstream of this link, in the time range; missing PSNs where reordering is indistinguishable from loss",
-        get: |row, cx| sequence(row, cx, |counts| counts.lost),
-        ..COLUMN
-    },
-    Column {
-        id: Id::Gaps,
-        name: "gaps",
-        aliases: &["gap"],
-        title: "GAPS",
-        kind: ValueKind::Count,
-        width: 5,
-        rank: 14,
-        about: signals::LOST,
-        help: "PSN gaps, in the time range",
-        get: |row, cx| {
+columns! {
+    State: "state", "STATE", State, width 5, rank 0;
+        "worst finding about the flow: upper case while active, lower case when past, + for more than one (LOSS+: loss now, and others); ok without one, idle without packets in the time range",
+        |row, _| state(row);
+    Source: "src", "SOURCE", Address, width 15, rank 0;
+        "source address", |row, _| Value::Address(address(row.id.key.family, row.id.key.src));
+    Destination: "dst", "DESTINATION", Address, width 15, rank 0;
+        "destination address", |row, _| Value::Address(address(row.id.key.family, row.id.key.dst));
+    Qp: "qp", "DQPN", Number, width 8, rank 0;
+        "destination QPN: the queue pair that the packets go to", |row, _| Value::Number(row.id.key.dest_qp);
+    Rate: "rate", "b/s", BitRate, width 5, rank 0;
+        "bits per second of whole frames, in the time range",
+        |row, _| Value::of(row.delta.as_ref(), |delta| Value::Rate(delta.bits_per_s()));
+    Share: "share", "SHARE", Share, width 8, rank 15;
+        "share of the bits per second of all flows",
+        |row, cx| Value::of(row.delta.as_ref(), |delta| Value::Share(share(delta, cx.model)));
+    PacketRate: "pps", "pkt/s", Rate, width 6, rank 9;
+        "packets per second, in the time range",
+        |row, _| Value::of(row.delta.as_ref(), |delta| Value::Rate(delta.packets_per_s()));
+    CeNow: "ce", "CE %", Ratio, width 5, rank 1, about: signals::CE;
+        "CE-marked share of the ECN-capable data packets, in the time range",
+        |row, _| Value::of(row.delta.as_ref().and_then(|delta| delta.counts.ce_ratio()), Value::Ratio);
+    CeAll: "ce_all", "CE% TOT", Ratio, width 7, rank 16, about: signals::CE;
+        "CE-marked share of the ECN-capable data packets since the start",
+        |row, _| Value::of(row.total.ce_ratio(), Value::Ratio);
+    CnpRate: "cnp", "CNP/s", Rate, width 5, rank 2, about: signals::CNP;
+        "congestion notification packets per second, on the flow that carries them",
+        |row, _| Value::of(row.delta.as_ref(), |delta| Value::Rate(delta.cnp_per_s()));
+    Cnps: "cnps", "CNPs", Count, width 5, rank 17, about: signals::CNP;
+        "congestion notification packets since the start", |row, _| Value::Count(row.total.cnp);
+    Lost: "lost", "LOST", Count, width 5, rank 3, about: signals::LOST;
+        "packets lost upstream of this link, in the time range; missing PSNs where reordering is indistinguishable from loss",
+        |row, cx| sequence(row, cx, |counts| counts.lost);
+    Gaps: "gaps", "GAPS", Count, width 5, rank 14, aliases: &["gap"], about: signals::LOST;
+        "PSN gaps, in the time range",
+        |row, cx| {
             if cx.sample.has_psns() { sequence(row, cx, |counts| counts.gaps) } else { Value::Unknown }
-        },
-        ..COLUMN
-    },
-    Column {
-        id: Id::Retransmissions,
-        name: "retx",
-        title: "RETX",
-        kind: ValueKind::Count,
-        width: 5,
-        rank: 8,
-        about: signals::RETRANSMITTED,
-        help: "retransmissions, repeated READ requests included, in the time range; all packets with a PSN below the expected one where those out of order are not known",
-        get: |row, cx| sequence(row, cx, |counts| counts.retransmitted),
-        ..COLUMN
-    },
-    Column {
-        id: Id::Naks,
-        name: "nak",
-        aliases: &["naks"],
-        title: "NAK rx",
-        kind: ValueKind::Count,
-        width: 6,
-        rank: 4,
-        about: signals::NAK,
-        help: "NAKs that the source received for packets of the flow, RNR NAKs excluded, in the time range; reports count them in the flow that carries them. Without the other direction: those it sent",
-        get: |row, _| counted(row, Counts::naks),
-        ..COLUMN
-    },
-    Column {
-        id: Id::Rnr,
-        name: "rnr",
-        title: "RNR rx",
-        kind: ValueKind::Count,
-        width: 6,
-        rank: 7,
-        about: signals::RNR,
-        help: "the same of RNR NAKs (receiver not ready)",
-        get: |row, _| counted(row, |counts| counts.rnr),
-        ..COLUMN
-    },
-    Column {
-        id: Id::P50,
-        name: "p50",
-        title: "p50",
-        kind: ValueKind::Duration,
-        width: 6,
-        rank: 13,
-        needs: ColumnNeeds::Latency,
-        help: "median request-to-ACK or response latency, in the time range; > a lower bound, as too many requests are not timed (retransmitted or not answered); nanoseconds in exports",
-        get: |row, cx| {
+        };
+    Retransmissions: "retx", "RETX", Count, width 5, rank 8, about: signals::RETRANSMITTED;
+        "retransmissions, repeated READ requests included, in the time range; all packets with a PSN below the expected one where those out of order are not known",
+        |row, cx| sequence(row, cx, |counts| counts.retransmitted);
+    Naks: "nak", "NAK rx", Count, width 6, rank 4, aliases: &["naks"], about: signals::NAK;
+        "NAKs that the source received for packets of the flow, RNR NAKs excluded, in the time range; reports count them in the flow that carries them. Without the other direction: those it sent",
+        |row, _| counted(row, Counts::naks);
+    Rnr: "rnr", "RNR rx", Count, width 6, rank 7, about: signals::RNR;
+        "the same of RNR NAKs (receiver not ready)", |row, _| counted(row, |counts| counts.rnr);
+    P50: "p50", "p50", Duration, width 6, rank 13, needs: ColumnNeeds::Latency;
+        "median request-to-ACK or response latency, in the time range; > a lower bound, as too many requests are not timed (retransmitted or not answered); nanoseconds in exports",
+        |row, cx| {
             Value::of(cx.model.latency(row), |times| duration(times.p50.ns(), times.p50_is_least()))
-        },
-        ..COLUMN
-    },
-    Column {
-        id: Id::P99,
-        name: "p99",
-        title: "p99",
-        kind: ValueKind::Duration,
-        width: 6,
-        rank: 10,
-        needs: ColumnNeeds::Latency,
-        about: signals::LATENCY,
-        help: "99th percentile of that latency",
-        get: |row, cx| {
+        };
+    P99: "p99", "p99", Duration, width 6, rank 10, needs: ColumnNeeds::Latency, about: signals::LATENCY;
+        "99th percentile of that latency",
+        |row, cx| {
             let tail = cx.model.latency(row).and_then(|times| Some((times.tail()?, times.p99_is_least())));
             Value::of(tail, |(tail, is_least)| duration(tail.ns(), is_least))
-        },
-        ..COLUMN
-    },
-    Column {
-        id: Id::Bytes,
-        name: "bytes",
-        title: "BYTES",
-        kind: ValueKind::Bytes,
-        width: 7,
-        rank: 18,
-        help: "bytes of whole frames since the start",
-        get: |row, _| Value::Bytes(row.total.bytes),
-        ..COLUMN
-    },
-    Column {
-        id: Id::Packets,
-        name: "pkts",
-        aliases: &["packets"],
-        title: "PKTS",
-        kind: ValueKind::Count,
-        width: 5,
-        rank: 19,
-        help: "packets since the start",
-        get: |row, _| Value::Count(row.total.packets),
-        ..COLUMN
-    },
-    Column {
-        id: Id::Link,
-        name: "link",
-        title: "LINK",
-        kind: ValueKind::Link,
-        width: 10,
-        rank: 12,
-        help: "interface and direction, or capture file",
-        get: |row, cx| {
+        };
+    Bytes: "bytes", "BYTES", Bytes, width 7, rank 18;
+        "bytes of whole frames since the start", |row, _| Value::Bytes(row.total.bytes);
+    Packets: "pkts", "PKTS", Count, width 5, rank 19, aliases: &["packets"];
+        "packets since the start", |row, _| Value::Count(row.total.packets);
+    Link: "link", "LINK", Link, width 10, rank 12;
+        "interface and direction, or capture file",
+        |row, cx| {
             let link = row.id.key.link;
             Value::of(cx.model.links.get(usize::from(link)), |row| Value::Link(link, LinkName(row)))
-        },
-        ..COLUMN
-    },
-    Column {
-        id: Id::Comm,
-        name: "process",
-        aliases: &["comm"],
-        title: "PROCESS",
-        kind: ValueKind::Text,
-        width: 12,
-        rank: 11,
-        needs: ColumnNeeds::Owners,
-        help: "process that created the queue pair, where known",
-        get: |row, cx| Value::text_of(cx.owner(row).and_then(|owner| owner.comm.as_deref())),
-        ..COLUMN
-    },
-    Column {
-        id: Id::Pid,
-        name: "pid",
-        title: "PID",
-        kind: ValueKind::Number,
-        width: 7,
-        rank: 21,
-        needs: ColumnNeeds::Owners,
-        help: "process ID",
-        get: |row, cx| Value::of(cx.owner(row).and_then(|owner| owner.pid), Value::Number),
-        ..COLUMN
-    },
-    Column {
-        id: Id::Pod,
-        name: "pod",
-        title: "POD",
-        kind: ValueKind::Text,
-        width: 16,
-        rank: 20,
-        needs: ColumnNeeds::Owners,
-        help: "pod or container of the process",
-        get: |row, cx| Value::text_of(cx.owner(row).and_then(|owner| owner.pod.as_deref())),
-        ..COLUMN
-    },
-    Column {
-        id: Id::Transport,
-        name: "transport",
-        aliases: &["trans"],
-        title: "TRANS",
-        kind: ValueKind::Text,
-        width: 5,
-        rank: 22,
-        help: "transport: RC, UC, UD, XRC; CNP for flows of CNPs alone",
-        get: |row, cx| Value::text_of(cx.flow(row).and_then(transport)),
-        ..COLUMN
-    },
-    Column {
-        id: Id::Mtu,
-        name: "mtu",
-        title: "MTU",
-        kind: ValueKind::Number,
-        width: 4,
-        rank: 25,
-        help: "path MTU: payload of the latest FIRST or MIDDLE packet",
-        get: |row, cx| {
+        };
+    Comm: "process", "PROCESS", Text, width 12, rank 11, aliases: &["comm"], needs: ColumnNeeds::Owners;
+        "process that created the queue pair, where known",
+        |row, cx| Value::text_of(cx.owner(row).and_then(|owner| owner.comm.as_deref()));
+    Pid: "pid", "PID", Number, width 7, rank 21, needs: ColumnNeeds::Owners;
+        "process ID", |row, cx| Value::of(cx.owner(row).and_then(|owner| owner.pid), Value::Number);
+    Pod: "pod", "POD", Text, width 16, rank 20, needs: ColumnNeeds::Owners;
+        "pod or container of the process",
+        |row, cx| Value::text_of(cx.owner(row).and_then(|owner| owner.pod.as_deref()));
+    Transport: "transport", "TRANS", Text, width 5, rank 22, aliases: &["trans"];
+        "transport: RC, UC, UD, XRC; CNP for flows of CNPs alone",
+        |row, cx| Value::text_of(cx.flow(row).and_then(transport));
+    Mtu: "mtu", "MTU", Number, width 4, rank 25;
+        "path MTU: payload of the latest FIRST or MIDDLE packet",
+        |row, cx| {
             let mtu = cx.flow(row).map(|stats| stats.mtu).filter(|mtu| *mtu > 0);
             Value::of(mtu, Value::Number)
-        },
-        ..COLUMN
-    },
-    Column {
-        id: Id::Dscp,
-        name: "dscp",
-        title: "DSCP",
-        kind: ValueKind::Number,
-        width: 4,
-        rank: 23,
-        help: "DSCP of the first packet",
-        get: |row, cx| {
+        };
+    Dscp: "dscp", "DSCP", Number, width 4, rank 23;
+        "DSCP of the first packet",
+        |row, cx| {
             let dscp = cx.flow(row).map(|stats| stats.dscp).filter(|dscp| *dscp != DSCP_NONE);
             Value::of(dscp, |dscp| number_or(u32::from(dscp), "0"))
-        },
-        ..COLUMN
-    },
-    Column {
-        id: Id::SourcePort,
-        name: "port",
-        title: "SPORT",
-        kind: ValueKind::Number,
-        width: 6,
-        rank: 24,
-        help: "UDP source port of the first packet; + when there are others",
-        get: |row, cx| {
+        };
+    SourcePort: "port", "SPORT", Number, width 6, rank 24;
+        "UDP source port of the first packet; + when there are others",
+        |row, cx| {
             let stats = cx.flow(row).filter(|stats| stats.roce_version == 2);
             Value::of(stats, |stats| {
                 let port = u32::from(stats.src_port);
                 if stats.other_port_packets > 0 { Value::First(port) } else { Value::Number(port) }
             })
-        },
-        ..COLUMN
-    },
-    Column {
-        id: Id::PeerQp,
-        name: "peer_qp",
-        aliases: &["sqpn"],
-        title: "SQPN",
-        kind: ValueKind::Number,
-        width: 8,
-        rank: 26,
-        help: "source QPN: the queue pair at the sending end, where known",
-        get: |row, cx| Value::of(row.at.and_then(|at| detail::peer_qp(cx.sample, at)), Value::Number),
-        ..COLUMN
-    },
-    Column {
-        id: Id::Vlan,
-        name: "vlan",
-        title: "VLAN",
-        kind: ValueKind::Number,
-        width: 4,
-        rank: 27,
-        help: "VLAN ID of the outermost tag; none (0 in filters): untagged",
-        get: |row, cx| {
+        };
+    PeerQp: "peer_qp", "SQPN", Number, width 8, rank 26, aliases: &["sqpn"];
+        "source QPN: the queue pair at the sending end, where known",
+        |row, cx| Value::of(row.at.and_then(|at| detail::peer_qp(cx.sample, at)), Value::Number);
+    Vlan: "vlan", "VLAN", Number, width 4, rank 27;
+        "VLAN ID of the outermost tag; none (0 in filters): untagged",
+        |row, cx| {
             let vlan = cx.flow(row).and_then(Stats::vlan_id);
             Value::of(vlan, |vlan| number_or(u32::from(vlan), "none"))
-        },
-        ..COLUMN
-    },
-    Column {
-        id: Id::Tunnel,
-        name: "tunnel",
-        aliases: &["encap"],
-        title: "TUNNEL",
-        kind: ValueKind::Text,
-        width: 8,
-        rank: 28,
-        help: "encapsulation of the packets, the outermost first",
-        get: |row, cx| {
+        };
+    Tunnel: "tunnel", "TUNNEL", Text, width 8, rank 28, aliases: &["encap"];
+        "encapsulation of the packets, the outermost first",
+        |row, cx| {
             let tunnels = cx.flow(row).map(|stats| Tunnels::of(stats).names().join("/"));
             Value::of(tunnels, |tunnels| Value::Text(tunnels.into()))
-        },
-        ..COLUMN
-    },
-];
+        };
+}
 
 /// The state of a row; unknown before findings are evaluated.
 fn state(row: &Row) -> Value<'static> {
