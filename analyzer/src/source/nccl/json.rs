@@ -36,7 +36,8 @@ struct RawCommunicator {
 #[derive(Deserialize)]
 struct RawRank {
     rank: u32,
-    host: Host,
+    #[serde(deserialize_with = "address")]
+    host: Option<IpAddr>,
     pid: i64,
     cuda_dev: Option<i64>,
     #[serde(default)]
@@ -59,24 +60,8 @@ struct RawStatus {
 }
 
 /// An address; `None` for "unknown". Not stored as text, since there are thousands.
-struct Host(Option<IpAddr>);
-
-impl<'de> Deserialize<'de> for Host {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Text;
-        impl Visitor<'_> for Text {
-            type Value = Host;
-
-            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-                out.write_str("an address")
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Host, E> {
-                Ok(Host(text.parse().ok()))
-            }
-        }
-        from.deserialize_str(Text)
-    }
+fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<IpAddr>, D::Error> {
+    Ok(Option::<String>::deserialize(from)?.and_then(|text| text.parse().ok()))
 }
 
 #[derive(Default)]
@@ -211,7 +196,7 @@ fn rank(raw: &RawRank, missing: bool) -> Rank {
         _ => RankState::Init,
     };
     Rank {
-        process: Process { host: raw.host.0, pid: number(raw.pid) },
+        process: Process { host: raw.host, pid: number(raw.pid) },
         gpu: raw.cuda_dev.and_then(number),
         state: Some(state),
         error: error_of(status.init_state).or_else(|| error_of(status.async_error)),
@@ -228,7 +213,8 @@ struct RawEvent {
 
 #[derive(Deserialize)]
 struct RawPeer {
-    host: Option<Host>,
+    #[serde(default, deserialize_with = "address")]
+    host: Option<IpAddr>,
     pid: Option<i64>,
 }
 
@@ -236,7 +222,7 @@ struct RawPeer {
 pub fn event(document: &[u8], time_ns: u64) -> Option<Event> {
     let raw: RawEvent = serde_json::from_slice(document).ok()?;
     let peer = raw.peer.as_ref();
-    let host = peer.and_then(|peer| peer.host.as_ref()).and_then(|host| host.0);
+    let host = peer.and_then(|peer| peer.host);
     let process = Process { host, pid: peer.and_then(|peer| peer.pid).and_then(number) };
     Some(Event { time_ns, event: name(&raw.event), process })
 }

@@ -59,20 +59,6 @@ macro_rules! fixed {
 }
 fixed!(u8, i32, i64, f64);
 
-impl<T: Pack + Zero> Pack for BoxedUnlessZero<T> {
-    fn layout(layout: &mut Layout) {
-        T::layout(layout);
-    }
-
-    fn pack(&self, out: &mut Vec<u8>) {
-        (**self).pack(out);
-    }
-
-    fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
-        T::unpack(input).map(Self::from)
-    }
-}
-
 impl Pack for bool {
     fn layout(layout: &mut Layout) {
         layout.word("bool");
@@ -180,8 +166,8 @@ impl<T: Pack> Pack for Option<T> {
 
 /// Implements packing for pointers, whose value has another place in memory only.
 macro_rules! places {
-    ($($name:ident),*) => {$(
-        impl<T: Pack> Pack for $name<T> {
+    ($($name:ident<T: $bound:ident>),*) => {$(
+        impl<T: Pack + $bound> Pack for $name<T> {
             fn layout(layout: &mut Layout) {
                 T::layout(layout);
             }
@@ -191,12 +177,12 @@ macro_rules! places {
             }
 
             fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
-                T::unpack(input).map(Self::new)
+                T::unpack(input).map(Self::from)
             }
         }
     )*};
 }
-places!(Arc, Box);
+places!(Arc<T: Sized>, Box<T: Sized>, BoxedUnlessZero<T: Zero>);
 
 /// Writes the number of values, and all of them.
 fn put_list<'a, T: Pack + 'a>(values: impl ExactSizeIterator<Item = &'a T>, out: &mut Vec<u8>) {
@@ -226,20 +212,6 @@ impl<T: Pack> Pack for Vec<T> {
     }
 }
 
-impl<T: Pack> Pack for SmallList<T> {
-    fn layout(layout: &mut Layout) {
-        Vec::<T>::layout(layout);
-    }
-
-    fn pack(&self, out: &mut Vec<u8>) {
-        put_list(self.iter(), out);
-    }
-
-    fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
-        Vec::unpack(input).map(Self::from)
-    }
-}
-
 /// Lists that are packed as their length and their values.
 macro_rules! lists {
     ($($name:ty),*) => {$(
@@ -253,12 +225,12 @@ macro_rules! lists {
             }
 
             fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
-                Vec::unpack(input).map(Into::into)
+                Vec::<T>::unpack(input).map(Into::into)
             }
         }
     )*};
 }
-lists!(VecDeque<T>, Arc<[T]>);
+lists!(VecDeque<T>, Arc<[T]>, SmallList<T>);
 
 impl<T: Pack, const N: usize> Pack for [T; N] {
     fn layout(layout: &mut Layout) {
