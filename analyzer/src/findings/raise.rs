@@ -198,17 +198,14 @@ impl Raise {
         self
     }
 
-    /// True if its episodes are known, or it has none by its nature.
-    fn has_times(&self) -> bool {
-        !self.finding.episodes.is_empty() || self.finding.lasts()
-    }
-
     /// Completes it and adds it to the others.
     pub(super) fn into(mut self, found: &mut Vec<Finding>) {
         let flows_end_ns = self.flows_ns.map(|(_, last_ns)| last_ns);
         self.finding.last_seen_ns = self.seen_ns.or(flows_end_ns).filter(|_| !self.finding.lasts());
-        // Without times of its own, it covers the time from the first packet of its flows to the last.
-        if let Some((first_ns, last_ns)) = self.flows_ns.filter(|_| !self.has_times()) {
+        // Without times of its own, unless it has none by its nature, it covers the time from the first packet of its
+        // flows to the last.
+        let has_times = !self.finding.episodes.is_empty() || self.finding.lasts();
+        if let Some((first_ns, last_ns)) = self.flows_ns.filter(|_| !has_times) {
             let last_ns = self.seen_ns.unwrap_or(last_ns).max(first_ns);
             self.finding.episodes = vec![Episode { first_ns, last_ns, peak: None }];
         }

@@ -58,8 +58,8 @@ impl Processor {
         }
     }
 
-    /// Arguments of the kernel. `init_on_alloc=0`: Debian's clears all memory that it hands out. `rcu_expedited`: whoever
-    /// removes a probe, a module or an interface does not wait for the next tick of each processor.
+    /// Arguments of the kernel. `init_on_alloc=0`: Debian's clears all memory that it hands out. `rcu_expedited`:
+    /// whoever removes a probe, a module or an interface does not wait for the next tick of each processor.
     pub(super) fn kernel_arguments(self) -> String {
         let own = match self {
             Self::X86 => "console=ttyS0 tsc=reliable",

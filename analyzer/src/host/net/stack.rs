@@ -81,8 +81,9 @@ pub fn related(names: &[String], all: &[Interface]) -> BTreeSet<String> {
     }
     // Other members of such a bond carry their own packets.
     let is_part = |bond: &Interface| all.iter().any(|i| found.contains(&i.name) && carries(bond, i));
+    let is_bond = |i: &&Interface| matches!(i.kind, InterfaceKind::Bond | InterfaceKind::Team);
     let bonds: Vec<String> =
-        all.iter().filter(|i| is_bond(i) && is_part(i)).map(|i| i.name.clone()).collect();
+        all.iter().filter(is_bond).filter(|i| is_part(i)).map(|i| i.name.clone()).collect();
     found.extend(bonds);
     found
 }
@@ -104,10 +105,6 @@ pub fn bottoms(name: &str, all: &[Interface]) -> Vec<String> {
     }
     found.sort();
     found
-}
-
-fn is_bond(interface: &Interface) -> bool {
-    matches!(interface.kind, InterfaceKind::Bond | InterfaceKind::Team)
 }
 
 /// True if the RDMA traffic of `upper` passes `lower` directly below it. Frames that a bridge forwards, or a VXLAN

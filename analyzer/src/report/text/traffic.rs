@@ -24,7 +24,9 @@ pub(super) fn job(report: &Report, room: usize) -> Vec<String> {
     let mut say = |label: &str, text: &str| lines.extend(labelled(label, LABEL, text, room));
     if let Some(steps) = &report.facts.steps {
         say("Steps", &steps_of(steps));
-        for (label, text) in steps_in_words(steps) {
+        for (label, text) in
+            parts_of(steps).map(|parts| ("Each step", parts)).into_iter().chain(trend_in_words(steps))
+        {
             say(label, &text);
         }
         if let Some(straggler) = &steps.straggler {
@@ -43,19 +45,10 @@ pub(super) fn job(report: &Report, room: usize) -> Vec<String> {
     lines
 }
 
-/// Parts, trend and cost of the steps, each with its label; those that are known.
-fn steps_in_words(steps: &Steps) -> impl Iterator<Item = (&'static str, String)> {
-    parts_of(steps).map(|parts| ("Each step", parts)).into_iter().chain(trend_in_words(steps))
-}
-
 /// Trend and cost of the steps, each with its label; none where no trend is known.
 pub(crate) fn trend_in_words(steps: &Steps) -> Vec<(&'static str, String)> {
     let of = |trend: &StepTrend| vec![("Trend", trend.in_words()), ("Time lost", lost_of(trend))];
     steps.trend.as_ref().map_or_else(Vec::new, of)
-}
-
-fn in_percent(part_ns: u64, of_ns: u64) -> String {
-    units::ratio(Some(share(part_ns, of_ns)))
 }
 
 /// Step times, and until when they hold.
@@ -89,7 +82,7 @@ fn parts_of(steps: &Steps) -> Option<String> {
     let gain_ns = steps.faster_network_ns?;
     let part = |ns| match ns {
         0 => "none".to_owned(),
-        ns => format!("{} ({})", units::duration(ns), in_percent(ns, period_ns)),
+        ns => format!("{} ({})", units::duration(ns), units::ratio(Some(share(ns, period_ns)))),
     };
     Some(format!(
         "mean of the middle half {}: transfer {}, waiting within the step {}, no traffic until the next {} (mostly computing). A network twice as fast gains at \

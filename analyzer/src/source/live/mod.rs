@@ -140,5 +140,5 @@ pub fn start(config: Config) -> Result<Running> {
 /// # Errors
 /// If it does not exist or cannot be opened.
 pub fn netns(name: &str) -> Result<NetNs> {
-    source::open_netns(name)
+    Ok(NetNs::open(name)?)
 }

@@ -32,7 +32,6 @@ use crate::host::kernel::{KernelVersion, raise_memlock};
 use crate::host::net::drops::{self, RxDrops};
 use crate::host::net::hook::{self, FRAGS_SINCE};
 use crate::host::net::interface::{self, Interface};
-use crate::host::net::netns::NetNs;
 use crate::host::net::watch::LinkWatch;
 use crate::host::netlink::{Attrs, LinkHeader};
 use crate::host::read::queries::Kernel;
@@ -475,9 +474,4 @@ fn log(programs: &mut Programs, level: u8) -> Result<Option<tokio::task::JoinHan
             guard.clear_ready();
         }
     })))
-}
-
-/// A namespace to watch, opened by the caller's thread.
-pub(super) fn open_netns(name: &str) -> Result<NetNs> {
-    Ok(NetNs::open(name)?)
 }

@@ -86,7 +86,12 @@ impl Tables {
             }
         }
         self.flows = reading.flows.len();
-        if reading.flows.iter().any(|flow| needs_extra(&flow.stats)) {
+        let has_others = |stats: &Stats| {
+            stats.other_port_packets > 0
+                || stats.rare.other_opcode_packets > 0
+                || stats.mixed & Mixed::DSCP != 0
+        };
+        if reading.flows.iter().any(|flow| has_others(&flow.stats)) {
             reading.extra = extra(programs)?;
         }
         Ok(reading)
@@ -201,10 +206,6 @@ fn large_pages(list: &mut Vec<FlowSample>) {
         // that rejects it changes nothing.
         let _ = unsafe { madvise(first.wrapping_add(skip).cast(), len, Advice::LinuxHugepage) };
     }
-}
-
-fn needs_extra(stats: &Stats) -> bool {
-    stats.other_port_packets > 0 || stats.rare.other_opcode_packets > 0 || stats.mixed & Mixed::DSCP != 0
 }
 
 fn extra_keys(slot: u32, extra: &Extra) -> impl Iterator<Item = ExtraKey> {

@@ -294,7 +294,8 @@ impl Replay {
                     }
                 }
                 HaltReason::FileEnded => {
-                    tap_ended(tap, &mut self.counts, &mut self.messages)?;
+                    // Interfaces that the file describes after its last frame.
+                    tap.learn(&mut self.counts.table, &mut self.messages)?;
                     let more = tap.finish_file(&mut self.messages);
                     if let Err(stopped) = self.send_notices() {
                         return Ok(Err(stopped));
@@ -568,9 +569,4 @@ impl Replay {
             ..Sample::default()
         }
     }
-}
-
-/// Adds interfaces that the file describes after its last frame.
-fn tap_ended(tap: &mut TapReader, counts: &mut Counts, messages: &mut Messages) -> Result<()> {
-    tap.learn(&mut counts.table, messages)
 }

@@ -19,10 +19,6 @@ definitions! {
         "The longest RNR timer is 655.36 ms (IBTA 9.7.5.2.8)";
 }
 
-fn has_data(flow: &Flow) -> bool {
-    flow.psn.is_some() || flow.psn_responses.is_some()
-}
-
 /// A sender on a link.
 type Sender<'a> = (&'a str, Option<Direction>, Address);
 
@@ -33,7 +29,7 @@ pub(super) struct Siblings<'a>(Map<Sender<'a>, Vec<&'a Flow>>);
 impl<'a> Siblings<'a> {
     pub(super) fn of(flows: &'a [Flow]) -> Self {
         let mut by_sender: Map<Sender<'_>, Vec<&Flow>> = Map::default();
-        for flow in flows.iter().filter(|flow| has_data(flow)) {
+        for flow in flows.iter().filter(|flow| flow.psn.is_some() || flow.psn_responses.is_some()) {
             by_sender.entry((&flow.link, flow.direction, flow.src)).or_default().push(flow);
         }
         for flows in by_sender.values_mut() {

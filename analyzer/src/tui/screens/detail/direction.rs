@@ -258,7 +258,7 @@ fn main(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Detail>)
     lines.extend(spread(detail, view));
     let other_row = other.zip(view.data.as_ref()).and_then(|(other, data)| data.row(&other.id));
     lines.extend(acks(stats, row, grown(other_row)));
-    lines.extend(naks_received(row, other));
+    lines.extend(other.into_iter().flat_map(|other| answered(&Counts::counted(&other.stats), row)));
     lines.extend(marks(&Counts::counted(stats), codepoints(view, stats.ecn(), stats.ecn_data), row));
     lines.extend(nak_codes(stats, row));
     lines.extend(nak_causes_of(detail, row, view, other));
@@ -291,12 +291,7 @@ fn nak_causes_of(
     causes.into_iter().filter(|(naks, _)| *naks > 0).map(line).collect()
 }
 
-/// For a flow of data: NAKs of its receiver, in the reverse direction.
-fn naks_received(row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
-    other.map_or_else(Vec::new, |other| answered(&Counts::counted(&other.stats), row))
-}
-
-/// NAKs that answer packets of this direction.
+/// NAKs of the receiver, which answer packets of this direction.
 fn answered(naks: &Counts, row: Option<&Row>) -> Vec<Line<'static>> {
     let now = grown(row);
     let counter = |of: fn(&Counts) -> u64| Counter::of(now.as_ref(), naks, of);
