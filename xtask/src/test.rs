@@ -231,9 +231,13 @@ fn all<'a>(
 
 /// Runs the unit tests.
 fn units(tests: &[TestProgram], environment: &[(String, String)], logs: &Path) -> Vec<Ended> {
+    let threads = 2 * thread::available_parallelism().map_or(1, usize::from);
     let mut all = Vec::new();
     for test in tests {
-        lanes::run(vec![job(test, &[], &[], environment)], 1, logs, |_, output, result| {
+        let mut job = job(test, &[], &[], environment);
+        // A fifth of their time is waiting for servers and timers of the tests.
+        job.command.arg(format!("--test-threads={threads}"));
+        lanes::run(vec![job], 1, logs, |_, output, result| {
             all.push((test.clone(), output.to_owned(), result));
         });
     }

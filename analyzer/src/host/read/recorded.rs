@@ -86,8 +86,10 @@ impl Recorded {
     fn make(&self, path: &Path) -> PathBuf {
         let path = self.folder.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let _ = fs::remove_file(&path);
-        let _ = fs::remove_dir_all(&path);
+        // Nearly always nothing is there.
+        if fs::remove_file(&path).is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
+            let _ = fs::remove_dir_all(&path);
+        }
         path
     }
 
