@@ -141,7 +141,18 @@ pub(super) fn record(files: &[PathBuf], folder: &Path) {
 /// For `doctor`: it reads everything that the user may read, starts no program and makes no connection.
 #[cfg(target_os = "linux")]
 pub(super) fn doctor() {
-    enter(&Plan { all_rights: true, ..Plan::default() });
+    enter(&reading_all());
+}
+
+/// Runs `work`, which reads what `doctor` reads, in a thread with its limits. The calling thread keeps its rights.
+#[cfg(target_os = "linux")]
+pub(super) fn alone<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
+    sandbox::alone("host", &reading_all(), work).context(NO_THREAD)
+}
+
+#[cfg(target_os = "linux")]
+fn reading_all() -> Plan {
+    Plan { all_rights: true, ..Plan::default() }
 }
 
 /// Runs `work`, which parses bytes of the network that `files` or open sockets have, in a thread with the rights of a
@@ -191,4 +202,18 @@ fn exports(tui: bool) -> Vec<PathBuf> {
 fn enter(plan: &Plan) -> Notes {
     let state = sandbox::enter_command(plan);
     state.holds.into_iter().map(|held| format!("privileges: {held}")).collect()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn what_reads_the_host_starts_no_program_and_its_caller_still_may() {
+        let start = || Command::new("true").status();
+        let refused = alone(start).unwrap().unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "{refused}");
+        assert!(start().unwrap().success());
+    }
 }

@@ -5,7 +5,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use anyhow::Result;
 
-use super::output;
+use super::progress::Progress;
+use super::{confine, output};
 use crate::doctor::visibility::{self, Availability, SourceKind, Visibility};
 use crate::doctor::{self, facts::HostFacts};
 use crate::host::read::HostRoot;
@@ -18,7 +19,10 @@ const NAMES: usize = 6;
 /// Prints the page. Returns the arguments of the terminal view if the user accepts its offer, which is made if it would
 /// show something.
 pub(super) fn start() -> Result<Option<Vec<String>>> {
-    let facts = doctor::collect(&HostRoot::here()?, &Kernel);
+    let progress = Progress::waiting("reading the settings of this host".to_owned(), None);
+    // Processes of others chose some of what is read there, and the view may go on with all rights.
+    let facts = confine::alone(|| HostRoot::here().map(|root| doctor::collect(&root, &Kernel)))??;
+    drop(progress);
     let visible = visibility::of_host(&facts);
     output::page(&page(&facts, &visible, output::width()))?;
     let Some(offered) = offer(&facts, &visible) else { return Ok(None) };
