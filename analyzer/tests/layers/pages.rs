@@ -56,6 +56,33 @@ fn pages_name_files_and_modules_that_exist() {
     assert!(wrong.is_empty(), "pages name what does not exist:\n{}", wrong.join("\n"));
 }
 
+/// `CAP_SYS_PTRACE` of `SysPtrace`.
+fn capability(name: &str) -> String {
+    let words = name.chars().flat_map(|c| c.is_uppercase().then_some('_').into_iter().chain([c]));
+    format!("CAP{}", words.collect::<String>().to_uppercase())
+}
+
+/// Nothing keeps a capability of which the page of privileges does not say who does, and for what.
+#[test]
+fn the_page_of_privileges_has_every_capability_that_a_thread_keeps() {
+    let page =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/security.md")).unwrap();
+    let (_, section) = page.split_once("## What each command keeps\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let mut kept = BTreeSet::new();
+    for (path, text) in files("src", "rs").into_iter().filter(|(path, _)| !is_test(path)) {
+        // The sandbox itself adds those for files of others.
+        let mark = if path.starts_with("sandbox/") { "(Capability::" } else { "keeping(Capability::" };
+        let code: String = code(without_tests(&text)).split_whitespace().collect();
+        let names =
+            code.split(mark).skip(1).filter_map(|rest| rest.split(|c: char| !c.is_alphanumeric()).next());
+        kept.extend(names.map(capability));
+    }
+    assert!(kept.len() > 7, "{kept:?}");
+    let missing: Vec<&String> = kept.iter().filter(|name| !section.contains(name.as_str())).collect();
+    assert!(missing.is_empty(), "docs/security.md does not say who keeps {missing:?}, and for what");
+}
+
 /// The page with the lines of code of today, in hundreds, in the third column of its table. No test compares them: they
 /// would differ after nearly every change.
 pub(super) fn with_lines(page: &str) -> String {

@@ -26,6 +26,13 @@ fn definitions_are_consistent() {
 }
 
 #[test]
+fn the_version_has_commit_kernel_programs_and_features() {
+    let text = help::command().render_long_version();
+    let names: Vec<&str> = text.lines().skip(1).filter_map(|line| Some(line.split_once(": ")?.0)).collect();
+    assert_eq!(names, ["commit", "kernel programs", "features"], "{text}");
+}
+
+#[test]
 fn replay_options() {
     let args = replay(&[
         "a.pcap",
