@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use rocescope::host::kernel::btf::Btf;
 use rocescope::host::rdma::qp_layout::Layout;
-use rocescope_fuzz::seeds;
+use rocescope_fuzz::{root, seeds};
 
 /// Names of structures and fields of the seeds, which the target looks up.
 const STRUCTURES: [&str; 6] = ["ib_qp", "ib_qp_attr", "ib_device", "ib_event", "ib_gid_attr", "route"];
@@ -57,7 +57,24 @@ impl Types {
     }
 }
 
-/// The structures that rocescope looks up, the last of them in a module.
+/// The kernels of the test data, each alone and with each of its modules.
+fn recorded() -> Vec<Vec<u8>> {
+    let kernels = std::fs::read_dir(root().join("tests/data/btf")).expect("it is there").flatten();
+    let mut all = Vec::new();
+    for folder in kernels.map(|kernel| kernel.path()).filter(|path| path.is_dir()) {
+        let base = std::fs::read(folder.join("vmlinux")).expect("a kernel has types");
+        let cut = u16::try_from(base.len()).expect("an extract is short").to_le_bytes();
+        let modules = ["ib_core", "mlx5_core", "bnxt_re"].into_iter();
+        let modules = modules.filter_map(|name| std::fs::read(folder.join(name)).ok());
+        all.extend(
+            std::iter::once(Vec::new()).chain(modules).map(|module| [&cut[..], &base, &module].concat()),
+        );
+    }
+    assert!(all.len() > 4, "the test data has kernels with modules");
+    all
+}
+
+/// The structures that rocescope looks up, the last of them in a module; and [`recorded`].
 fn made() -> Vec<Vec<u8>> {
     let mut kernel = Types::default();
     let int = kernel.add("int", 1, 0, 4, &[32]);
@@ -89,11 +106,12 @@ fn made() -> Vec<Vec<u8>> {
     kernel.structure("route", 8, &[("", own, 0), ("last", byte, 0)]);
     let whole = kernel.bytes();
     let with = |cut: u16, more: &[u8]| [&cut.to_le_bytes(), whole.as_slice(), more].concat();
-    vec![
+    let written = [
         with(u16::MAX, &[]),
         with(whole.len() as u16, &Types::default().bytes()),
         with(whole.len() as u16, &whole),
-    ]
+    ];
+    written.into_iter().chain(recorded()).collect()
 }
 
 fuzz_target!(init: seeds(made), |input: &[u8]| {

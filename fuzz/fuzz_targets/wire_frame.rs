@@ -1,12 +1,13 @@
-//! Any bytes as a frame, through all parsers of packets.
+//! Any bytes as a frame, through all parsers of packets, and its headers as they are shown.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use rocescope::packet;
 use rocescope::source::capture::Reader;
 use rocescope_common::account::{FlowKey, FlowStats, observe};
 use rocescope_common::wire::frame::{Full, Kernel, Tag};
 use rocescope_common::wire::{Entry, Meta, SkipReason, cm, cooked, icrc, infiniband, not_roce, parse};
-use rocescope_fuzz::{captures, seeds};
+use rocescope_fuzz::{captures, seeds, speakable};
 
 /// Number of first bytes of the input that determine how the rest is parsed.
 const CHOICE: usize = 6;
@@ -47,6 +48,21 @@ fn made() -> Vec<Vec<u8>> {
     all
 }
 
+/// The headers of a frame, field by field: each in its bytes, and fit for a terminal.
+fn shown(bytes: &[u8], wire_len: u32, bth: usize) {
+    let packet = packet::decode(bytes, wire_len, bth);
+    assert!(packet.headers.iter().any(|header| header.offset == bth), "the BTH is missing: {packet:?}");
+    packet.note.iter().for_each(|note| speakable(note));
+    for header in &packet.headers {
+        speakable(&header.name);
+        for field in &header.fields {
+            assert!(field.offset + field.len <= bytes.len(), "{field:?}");
+            speakable(&field.value);
+            assert!(!field.value.contains('\n'), "{field:?}");
+        }
+    }
+}
+
 fuzz_target!(init: seeds(made), |input: &[u8]| {
     let Some((choice, bytes)) = input.split_first_chunk::<CHOICE>() else { return };
     let meta = meta(*choice, bytes.len());
@@ -73,6 +89,8 @@ fuzz_target!(init: seeds(made), |input: &[u8]| {
     if icrc::check(bytes, &frame).is_some() {
         assert!(bytes.len() >= frame.icrc_offset as usize + 4);
     }
+    shown(bytes, meta.wire_len, bth);
+    shown(&bytes[..bth + 12], meta.wire_len, bth);
     let shortest = parse::<Full>(&&bytes[..bth + 12], meta, &mut ());
     assert_eq!(shortest.map(|cut| FlowKey::of(&cut, 0)), Ok(FlowKey::of(&frame, 0)));
     assert!(parse::<Full>(&&bytes[..bth + 11], meta, &mut ()).is_err());

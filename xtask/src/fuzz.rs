@@ -189,7 +189,7 @@ mod tests {
             .iter()
             .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
             .collect();
-        assert!(all.len() >= 14 && all.len() == sources.len(), "{all:?} {sources:?}");
+        assert!(all.len() >= 15 && all.len() == sources.len(), "{all:?} {sources:?}");
         let readme = read("README.md");
         for name in all {
             assert!(sources.contains(&name) && readme.contains(&format!("| `{name}` |")), "{name}");
