@@ -75,8 +75,17 @@ fn subcommand(tool: &Tool) -> Result<Command> {
     Ok(command)
 }
 
-/// The command of cargo-fuzz with the pinned nightly, both installed if missing.
+/// Installs the program that fetches the advisory database.
+///
+/// # Errors
+/// Names the package that is missing and could not be installed.
+pub(crate) fn advisory_tools() -> Result<()> {
+    packages::ensure_advisory_tools()
+}
+
+/// The command of cargo-fuzz with the pinned nightly, both installed if missing, as the compiler of libFuzzer.
 pub(crate) fn cargo_fuzz() -> Result<Command> {
+    packages::ensure_fuzz_tools()?;
     with_component(PINNED_NIGHTLY, "rust-src")?;
     let folder = FUZZ.install(cargo())?;
     let mut command = in_toolchain(PINNED_NIGHTLY, "cargo");

@@ -24,6 +24,9 @@ const LOCKED: [(&str, &str); 2] = [("Cargo.toml", "Cargo.lock"), ("fuzz/Cargo.to
 /// Compares both lock files with the database, by both tools. Skipped where there is no database at all, in continuous
 /// integration too: its network may reach no repository.
 pub(super) fn check(checks: &mut Checks) {
+    if let Err(error) = setup::advisory_tools() {
+        return checks.without_tool(NAME, &format!("{error:#}"));
+    }
     let database = match env::var_os(VARIABLE).filter(|folder| !folder.is_empty()) {
         Some(folder) => match Database::at(PathBuf::from(folder), VARIABLE) {
             Ok(database) => database,

@@ -55,6 +55,12 @@ const PACKAGE_TOOLS: [(&str, &str); 7] = [
 const FRESH_TOOLS: [(&str, &str); 4] =
     [("debootstrap", "debootstrap"), ("unshare", "util-linux"), ("setpriv", "util-linux"), ("tar", "tar")];
 
+/// The compiler of libFuzzer, with its package.
+const FUZZ_TOOLS: [(&str, &str); 1] = [("c++", "g++")];
+
+/// What fetches the advisory database, with its package.
+const ADVISORY_TOOLS: [(&str, &str); 1] = [("git", "git")];
+
 /// Installs the programs used by the integration tests.
 ///
 /// # Errors
@@ -120,6 +126,22 @@ pub(super) fn ensure_package_tools() -> Result<()> {
 /// Names the missing packages when they cannot be installed.
 pub(super) fn ensure_fresh_tools() -> Result<()> {
     ensure_programs("a bare root", &FRESH_TOOLS)
+}
+
+/// Installs the compiler that libFuzzer, which is C++, is built with.
+///
+/// # Errors
+/// Names the missing package when it cannot be installed.
+pub(super) fn ensure_fuzz_tools() -> Result<()> {
+    ensure_programs("fuzzing", &FUZZ_TOOLS)
+}
+
+/// Installs the program that fetches the advisory database.
+///
+/// # Errors
+/// Names the missing package when it cannot be installed.
+pub(super) fn ensure_advisory_tools() -> Result<()> {
+    ensure_programs("the advisory database", &ADVISORY_TOOLS)
 }
 
 fn ensure_programs(purpose: &str, programs: &[(&str, &'static str)]) -> Result<()> {
