@@ -57,7 +57,9 @@ impl Progress {
         let (stop, stopped) = mpsc::channel();
         let (name, start) = (name.to_owned(), Instant::now());
         let thread = std::thread::spawn(move || {
-            while stopped.recv_timeout(OFTEN) == Err(RecvTimeoutError::Timeout) {
+            let mut wait = PATIENCE;
+            while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                wait = OFTEN;
                 say(&format!("{name}: {}", time_left(start.elapsed().as_secs(), last)));
             }
         });
@@ -108,7 +110,7 @@ impl Counted {
     }
 }
 
-/// Shorter work shows no progress.
+/// Shorter work shows no progress, neither that of [`step`] nor that of [`Counted`].
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// `packets: 25 % of 8000000, 500000/s, 12 s left`.

@@ -43,8 +43,10 @@ pub(super) fn doctor(args: &DoctorArgs, paint: Paint) -> Result<ExitCode> {
         clean()?;
     }
     let root = HostRoot::here()?;
+    let progress = Progress::waiting("reading the settings of this host".to_owned(), None);
     let mut host = doctor::collect(&root, &Kernel);
     doctor::ask_contexts(&mut host, &Kernel);
+    drop(progress);
     host.netns.clone_from(&args.netns);
     host.kernel.sandbox_missing = confine::missing();
     if let Some(limit) = args.lldp {

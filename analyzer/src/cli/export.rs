@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, anyhow};
 
 use super::confine;
 use super::flight::{Dumps, Flight};
-use super::live::{netns, source};
+use super::live::{netns, source, start};
 use super::output::{Interrupt, LOOK, Updates, say};
 use super::push::{self, Push};
 use super::systemd::Systemd;
@@ -32,7 +32,7 @@ use crate::report::{self, Report};
 use crate::sample::Sample;
 use crate::sample::stream::Hello;
 use crate::source::feed::{Feed, Update};
-use crate::source::live::{self, Running};
+use crate::source::live::Running;
 use crate::source::replay::time::parse_duration;
 use crate::util::system;
 use crate::util::time::nanos;
@@ -105,7 +105,7 @@ pub(super) fn serve(mut args: ExportArgs, beside: AgentParts) -> Result<()> {
     folders.extend(beside.folder.clone());
     let mut config = source(args.source, netns, &view, &views)?;
     config.events_to_view = settings.is_some() || beside.recorder.is_some() || takes_views(&listeners);
-    let Running { mut feed, thread, hooks, interfaces, mut kept, .. } = live::start(config)?;
+    let Running { mut feed, thread, hooks, interfaces, mut kept, .. } = start(config)?;
     let dumps = settings.as_ref().map(Dumps::start).transpose()?;
     kept.extend(dumps.iter().flat_map(Dumps::kept));
     // The sandbox allows no further sockets.

@@ -60,7 +60,7 @@ pub(super) fn live(args: LiveArgs, color: Color) -> Result<()> {
         // The flight recorder needs samples and events, whatever the output needs.
         (config.samples, config.events_to_view) = (true, true);
     }
-    let mut running = live::start(config)?;
+    let mut running = start(config)?;
     let mut flight = None;
     let dumps = settings.as_ref().map(Dumps::start).transpose()?;
     running.kept.extend(dumps.iter().flat_map(Dumps::kept));
@@ -134,6 +134,12 @@ pub(super) fn check(args: &SourceArgs) -> Result<()> {
     live::check(Config { interfaces: args.interface.clone(), netns: netns(args)?, ..Config::default() })
 }
 
+/// Starts the source, with progress on a terminal: on a slow host the kernel verifies its programs for seconds.
+pub(super) fn start(config: Config) -> Result<Running> {
+    let _progress = Progress::waiting("loading the kernel programs".to_owned(), None);
+    live::start(config)
+}
+
 /// Configuration of the source from the options.
 pub(super) fn source(
     args: SourceArgs,
@@ -181,7 +187,7 @@ pub(super) fn demo(args: &DemoArgs, color: Color) -> Result<()> {
     // All episodes once, measured in scenario time: a busy machine needs longer in clock time.
     let once = (!watched && config.duration.is_none()).then_some(cycle + Duration::from_millis(500));
     let limit = config.duration.or(once);
-    let running = live::start(config)?;
+    let running = start(config)?;
     let scenario = Scenario::new(SEED, cycle);
     let length_ns = nanos(scenario.episode_length());
     let start_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, nanos);

@@ -77,7 +77,7 @@ fn live(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
     let recorder = start(settings)?;
     let length = args.common.duration;
     let config = super::live::source(args.source, netns, &view, &views)?;
-    let running = crate::source::live::start(crate::source::live::Config { events_to_view: true, ..config })?;
+    let running = super::live::start(crate::source::live::Config { events_to_view: true, ..config })?;
     let crate::source::live::Running { feed, thread, hooks, interfaces, kept, .. } = running;
     confine::record(&[], &dir);
     let mut report = views.report;
