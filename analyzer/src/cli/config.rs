@@ -473,8 +473,14 @@ mod tests {
                 "[findings.parallel]\nfactor = 3.0\nce_ratio = 0.1",
                 "line 3, column 1: unknown key findings.parallel.ce_ratio: findings.ecn.congestion_ratio has taken its place",
             ),
-            ("[findings.mtu]\nsmal = 2048", "line 2, column 1: unknown key: use small"),
-            ("[finding.mtu]\nsmall = 2048", "line 1, column 2: unknown key: use findings, live, agent, tui"),
+            (
+                "[findings.mtu]\nsmal = 2048",
+                "line 2, column 1: unknown key (did you mean 'small'?): use small",
+            ),
+            (
+                "[finding.mtu]\nsmall = 2048",
+                "line 1, column 2: unknown key (did you mean 'findings'?): use findings, live, agent, tui",
+            ),
             ("[tui]\ncolor = \"red\"", "line 2, column 9: unknown value: use auto, always, never"),
             (
                 "[agent]\n\nkepe = \"1m\"",

@@ -20,6 +20,7 @@ use crate::host::net::{filters, interface};
 use crate::host::read::queries::Kernel;
 use crate::host::read::{HostRoot, UnreadReasons};
 use crate::source::capture::{LINKTYPE_EN10MB, Reader};
+use crate::util::nearest::hint;
 use crate::util::style::Paint;
 
 /// Exit status when a check is critical.
@@ -68,12 +69,14 @@ pub(super) fn doctor(args: &DoctorArgs, paint: Paint) -> Result<ExitCode> {
     }
     host.unread.extend(unread.into_reasons());
     for (name, neighbour) in heard {
-        match host.interfaces.iter_mut().find(|interface| interface.name == name) {
-            Some(interface) => interface.neighbour = Some(neighbour),
-            None => {
-                bail!("--lldp-capture: unknown interface {name}; name one of this host")
-            }
-        }
+        let found = host.interfaces.iter_mut().find(|interface| interface.name == name);
+        let Some(interface) = found else {
+            let names = host.interfaces.iter().map(|interface| interface.name.as_str());
+            let hint = hint(&name, names.clone());
+            let names = names.collect::<Vec<_>>().join(", ");
+            bail!("--lldp-capture: unknown interface {name}{hint}; the interfaces of this host are {names}")
+        };
+        interface.neighbour = Some(neighbour);
     }
     let page = Page::of(host);
     let text = match args.output {

@@ -7,6 +7,8 @@ use std::fmt;
 
 use toml::de::{DeTable, DeValue};
 
+use crate::util::nearest::hint;
+
 /// Place in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
@@ -59,18 +61,19 @@ impl fmt::Display for Place {
     }
 }
 
-/// Kind of an error of the TOML reader, and what is allowed in place of what the file has.
+/// Kind of an error of the TOML reader, and what is allowed in place of what the file has, with the nearest.
 ///
 /// Messages of serde quote the file first and say what they expected last; the last separator is therefore serde's own.
 /// Messages about TOML itself, and those of settings that check themselves, quote nothing.
 pub(super) fn kind(message: &str) -> Cow<'_, str> {
     let expected = |separator: &str| message.rsplit_once(separator).map(|(_, own)| own);
     for (start, kind) in [("unknown field `", "unknown key"), ("unknown variant `", "unknown value")] {
-        if message.starts_with(start) {
-            let none = message.ends_with("`, there are no fields");
-            return expected("`, expected ").filter(|_| !none).map_or(kind.into(), |own| {
-                let own = own.strip_prefix("one of ").unwrap_or(own);
-                format!("{kind}: use {}", own.replace('`', "")).into()
+        if let Some(rest) = message.strip_prefix(start) {
+            let none = rest.ends_with("`, there are no fields");
+            return rest.rsplit_once("`, expected ").filter(|_| !none).map_or(kind.into(), |(given, own)| {
+                let own = own.strip_prefix("one of ").unwrap_or(own).replace('`', "");
+                let meant = hint(given, own.split(", ").flat_map(|one| one.split(" or ")));
+                format!("{kind}{meant}: use {own}").into()
             });
         }
     }
@@ -123,6 +126,14 @@ mod tests {
             ("unknown field `pass`, expected `a` or `b`", "unknown key: use a or b"),
             ("unknown field `x`, expected one of `pass`, expected one of `a`, `b`", "unknown key: use a, b"),
             ("unknown field `x`, expected `pass`, there are no fields", "unknown key"),
+            (
+                "unknown field `quuet`, expected one of `quiet`, `pause`",
+                "unknown key (did you mean 'quiet'?): use quiet, pause",
+            ),
+            (
+                "unknown field `paus`, expected `quiet` or `pause`",
+                "unknown key (did you mean 'pause'?): use quiet or pause",
+            ),
             ("unknown variant `pass`, expected one of `auto`, `never`", "unknown value: use auto, never"),
             (
                 "invalid type: string \"pass, expected word\", expected struct Limits",

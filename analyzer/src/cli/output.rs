@@ -18,6 +18,7 @@ use crate::sample::Sample;
 use crate::share::{csv, html, trace};
 use crate::source::feed::{Command, Feed, Update};
 use crate::tui;
+use crate::util::nearest::hint;
 use crate::util::notice::end_progress;
 pub use crate::util::notice::say;
 use crate::util::style::{Color, Paint};
@@ -291,7 +292,8 @@ pub(super) fn say_unknown_names(sample: &Sample, options: &report::Options) {
     ] {
         for name in analysis::unknown_names(sample, names) {
             let links: Vec<&str> = sample.links.iter().map(|link| link.name.as_str()).collect();
-            say(&format!("{option}: unknown link '{name}'; the links are {}", links.join(", ")));
+            let hint = hint(&name, links.iter().copied());
+            say(&format!("{option}: unknown link '{name}'{hint}; the links are {}", links.join(", ")));
         }
     }
 }

@@ -431,7 +431,9 @@ fn what_is_no_recording_and_what_is_of_several_hosts_is_refused_with_the_remedy(
     for options in [&["--host", "node2"][..], &["--host", "node1", "--host", "node2"]] {
         assert!(diff(options).status.success(), "{}", text(&diff(options)));
     }
-    assert!(text(&diff(&["--host", "node3"])).contains("no rows of host node3"));
+    let unknown = text(&diff(&["--host", "node3"]));
+    let named = "no rows of host node3 (did you mean 'node1'?); it has rows of 2 hosts (node1, node2)";
+    assert!(unknown.contains(named), "{unknown}");
     let captures = ["diff", file.to_str().unwrap(), file.to_str().unwrap(), "--host", "node1"];
     assert_eq!(rocescope(&captures).output().unwrap().status.code(), Some(1));
     let output = rocescope(&["replay", &folder, "--host", "node2", "--filter", "qp 1"]).output().unwrap();

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 use crate::host::error::{HostError, Result};
+use crate::util::nearest::hint;
 
 /// A network namespace, kept alive by a file descriptor. It disappears with its last descriptor, thread and mount,
 /// and everything in it as well.
@@ -159,12 +160,13 @@ fn locate(root: &Path, what: &str) -> Result<PathBuf> {
         .filter_map(|entry| entry.file_name().into_string().ok())
         .collect();
     known.sort();
+    let hint = hint(what, known.iter().map(String::as_str));
     let known = if known.is_empty() {
         "there are no named namespaces; use the PID of a process inside the pod".to_owned()
     } else {
         format!("known namespaces: {}", known.join(", "))
     };
-    Err(HostError::Choice(format!("no network namespace {what:?}; {known}")))
+    Err(HostError::Choice(format!("no network namespace {what:?}{hint}; {known}")))
 }
 
 fn on_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
@@ -200,7 +202,12 @@ mod tests {
     fn what_is_not_there_is_answered_with_what_is() {
         let root = tree(&[("run/netns/blue", ""), ("run/netns/red", "")]);
         let error = |what| locate(root.path(), what).unwrap_err().to_string();
-        assert!(error("bleu").contains("blue, red"), "{}", error("bleu"));
+        assert!(
+            error("bleu").contains("(did you mean 'blue'?); known namespaces: blue, red"),
+            "{}",
+            error("bleu")
+        );
+        assert!(error("green").contains("\"green\"; known"), "{}", error("green"));
         assert!(error("99").contains("no process 99"), "{}", error("99"));
         assert!(error("../x").contains("no network namespace"));
         assert!(error("").contains("no network namespace"));

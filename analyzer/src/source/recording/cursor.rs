@@ -15,6 +15,7 @@ use crate::record::registry::{
 use crate::record::store::{Part, folder_name, walk};
 use crate::record::table::Row;
 use crate::sample::EventSample;
+use crate::util::nearest::hint;
 
 /// True if a path is a recording rather than a capture: a folder, or a Parquet file.
 pub fn is_recording(path: &Path) -> bool {
@@ -112,23 +113,27 @@ impl Tables {
         if parts.is_empty() {
             bail!("{}: no file of a recording (part-*.parquet)", path.display());
         }
-        if let Some(host) = host {
-            let host = folder_name(host);
-            parts.retain(|part| part.host == host);
-        }
         let hosts: BTreeSet<&str> = parts.iter().map(|part| part.host.as_str()).collect();
-        match (hosts.len(), host) {
-            (0, Some(host)) => bail!("{}: no rows of host {host}", path.display()),
-            (0 | 1, _) => {}
-            _ => {
-                let some: Vec<&str> = hosts.iter().take(8).copied().collect();
-                bail!(
-                    "{}: rows of {} hosts ({}); choose one with --host, or ask rocescope fleet about all",
-                    path.display(),
-                    hosts.len(),
-                    some.join(", ")
-                );
-            }
+        let some = || hosts.iter().take(8).copied().collect::<Vec<_>>().join(", ");
+        let wanted = host.map(folder_name);
+        match (host, wanted.as_deref()) {
+            (Some(host), Some(wanted)) if !hosts.contains(wanted) => bail!(
+                "{}: no rows of host {host}{}; it has rows of {} hosts ({})",
+                path.display(),
+                hint(wanted, hosts.iter().copied()),
+                hosts.len(),
+                some()
+            ),
+            (None, _) if hosts.len() > 1 => bail!(
+                "{}: rows of {} hosts ({}); choose one with --host, or ask rocescope fleet about all",
+                path.display(),
+                hosts.len(),
+                some()
+            ),
+            _ => {}
+        }
+        if let Some(wanted) = wanted {
+            parts.retain(|part| part.host == wanted);
         }
         parts.sort_unstable();
         let mut tables = Self {
