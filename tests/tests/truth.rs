@@ -17,10 +17,7 @@ use serde_json::Value;
 
 /// Scenarios whose report is not correct yet; the table must only shrink. `cargo xtask bench truth` shows the
 /// reasons.
-const NOT_YET: &[&str] = &[
-    // One tap cannot tell a clock that is set from traffic that is held up, which costs: a warning says both.
-    "clean-clock-set-forward",
-];
+const NOT_YET: &[&str] = &[];
 
 fn scenario(name: &str) -> Scenario {
     scenarios::all().into_iter().find(|scenario| scenario.name == name).unwrap()

@@ -74,8 +74,8 @@ pub(super) const TIMEOUTS: Entry = Entry {
                its flow has in mid-message (`stalls`; not live).\n\
                - If no RoCE packet passed the link meanwhile, in either direction, and a sender then went on without going back to what was not acknowledged, no timer expired: all RoCE \
                traffic was held up.\n\
-               - If no other frame of the interface was captured either, the clock may have been set; it was, and the finding is info, if the same packets took as much less time at another tap. Each such link has a finding of its own, by the same two thresholds \
-               (not live).\n\
+               - If no other frame of the interface was captured either, the clock may have been set: info, unless that happens retry.timeouts times. It was set, info as well, if the same packets took as much less time at another tap. \
+               Each such link has a finding of its own, by the same two thresholds (not live).\n\
                - One that has not ended counts until the latest data packet of its link. A pause between messages is the job's own.\n\
                \n\
                Figures are those of the latest episode ({EPISODE_GAP_NS} without a timeout end one); of several episodes, shortest and longest silence are those of all, and lost ACKs are not known. \
