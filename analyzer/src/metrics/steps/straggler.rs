@@ -507,7 +507,7 @@ impl View<'_> {
         }
         own.sort_unstable_by_key(|wait| wait.behind_ns);
         let middle = own.get(own.len() / 2)?;
-        if silent && !self.lengthens(waits, &range, middle.behind_ns) {
+        if of.0 != StragglerCause::SlowTransfer && !self.lengthens(waits, &range, middle.behind_ns) {
             return None;
         }
         let (why, host) = of;

@@ -93,15 +93,16 @@ fn the_host_that_starts_late_is_named() {
 }
 
 /// From step 6 on, what host 1 sends to host 2 takes so much longer in its second part, and host 2 computes for 71 ms
-/// after it, or longer.
+/// after it, or longer. Host 1 begins its second part, and the next step, once host 2 has begun: what it waits for is
+/// not seen here.
 fn inbound(slow_ms: u64, compute_ms: u64) -> Vec<(u32, u32, u64, u64, u64)> {
-    let (mut list, mut two) = (Vec::new(), 1002);
+    let (mut list, mut one, mut two) = (Vec::new(), 1000, 1002);
     for step in 0..16 {
-        let at = 1000 + step * 100;
         let (slow, compute) = if step >= 6 { (slow_ms, compute_ms) } else { (0, 0) };
-        list.extend([(1, 2, at, at + 9, 5000), (2, 3, two, two + 9, 5000)]);
-        list.extend([(1, 2, at + 22, at + 31 + slow, 5000), (2, 3, two + 22, two + 31, 5000)]);
-        two = at + 102 + slow + compute;
+        let second = one.max(two - 2) + 22;
+        list.extend([(1, 2, one, one + 9, 5000), (2, 3, two, two + 9, 5000)]);
+        list.extend([(1, 2, second, second + 9 + slow, 5000), (2, 3, second + 2, second + 11, 5000)]);
+        (one, two) = (second + 78, second + 80 + slow + compute);
     }
     list
 }
@@ -116,6 +117,24 @@ fn a_host_whose_data_comes_late_is_not_blamed() {
     let found = straggler(&inbound(10, 24)).unwrap();
     assert_eq!((found.host, found.why), (host(2), StragglerCause::StartsLate));
     assert_eq!(straggler(&inbound(17, 8)), None, "most of it is not its own");
+}
+
+/// Hosts that begin each at its own pace drift apart: one is the last, and nobody waits for it.
+#[test]
+fn a_host_that_begins_last_and_makes_no_step_longer_is_no_straggler() {
+    let found = |others_wait: bool| {
+        let (mut list, mut at) = (Vec::new(), 1000);
+        for step in 0..16 {
+            let late = if step >= 6 { 30 } else { 0 };
+            list.extend([(1, 2, at, at + 9, 5000), (3, 1, at + 1, at + 10, 5000)]);
+            list.push((2, 3, at + 2 + late, at + 11 + late, 5000));
+            at += 100 + if others_wait { late } else { 0 };
+        }
+        straggler(&list)
+    };
+    assert_eq!(found(false), None);
+    let waited_for = found(true).unwrap();
+    assert_eq!((waited_for.host, waited_for.why), (host(2), StragglerCause::StartsLate));
 }
 
 /// The late host sends nothing here: the one that waits for it is not blamed.

@@ -48,7 +48,7 @@ pub(in crate::findings) const STRAGGLER: Entry = Entry {
                - A warning when other steps of the run have none, or when only one host is the straggler and more than two send data, or it is a member of a collective: it receives a \
                quarter of its data of a step or more after its late start, without a second such wait (passes_on). Else info, because a pipeline stage starts late by nature.\n\
                - If hosts alternate, one must be last more often in a row than chance explains.\n\
-               - A host that pauses, or waits for another one unseen, must make these steps longer than those in which nobody is waited for (at least 5), by at least half of the wait: hosts that send each at its own pace do not wait for one another.\n\
+               - A host that starts late, pauses, or waits for another one unseen, must make these steps longer than those in which nobody is waited for (at least 5), by at least half of the wait: hosts that send each at its own pace do not wait for one another.\n\
                - A host that starts late is named only if its own time, from the last data in to the first data out, grew by at least half of the delay: else its inbound transfer is \
                slow.\n\
                - A path is slow also when the median request-to-ACK latency of its WRITEs and SENDs (step.path_samples samples) is at least step.slow_path times that of the other host \
