@@ -8,9 +8,13 @@ use crate::analysis::{Flow, Latency, ports};
 use crate::findings::checks::ends;
 use crate::findings::title::title;
 use crate::findings::{ByHand, Commands, Episode, Hop, Input, Place, Raise, Severity};
+use crate::metrics::traffic::times;
 use crate::sample::Address;
 use crate::util::numbers::share;
 use crate::util::units;
+
+/// The latency of the WRITEs and SENDs between two hosts, each with the flow that has the highest.
+type Pairs<'a> = BTreeMap<(Address, Address), (&'a Flow, Latency)>;
 
 /// A path within a job whose requests wait far longer for their ACKs than those between the other hosts.
 pub(super) struct SlowPath<'a> {
@@ -18,26 +22,13 @@ pub(super) struct SlowPath<'a> {
     latency: Latency,
     /// Median of the other host pairs, in nanoseconds.
     peers_ns: u64,
-    /// Growth of the steps that its waits add up to.
-    growth_ns: Option<u64>,
+    /// Time per step that its waits add up to: the growth of the steps, or a part of steps that are all alike.
+    sum_ns: Option<u64>,
 }
 
 /// The slowest path of a job, by the latency of its WRITEs and SENDs; `None` if none costs enough.
 pub(super) fn slow<'a>(input: &Input<'a>, steps: &Steps) -> Option<SlowPath<'a>> {
-    let mut pairs: BTreeMap<(Address, Address), (&Flow, Latency)> = BTreeMap::new();
-    for flow in input.facts.flows.iter().filter(|flow| ports::is_of(&flow.link, &steps.link)) {
-        let Some(latency) =
-            flow.latency_by_class.as_ref().and_then(|classes| classes.write_send.as_deref().copied())
-        else {
-            continue;
-        };
-        if latency.count >= input.limits.step.path_samples && flow.payload_bytes > 0 {
-            let slowest = pairs.entry((flow.src, flow.dst)).or_insert((flow, latency));
-            if latency.p50 > slowest.1.p50 {
-                *slowest = (flow, latency);
-            }
-        }
-    }
+    let pairs = pairs(input, steps);
     let (flow, latency) = *pairs.values().max_by_key(|(_, latency)| latency.p50)?;
     let others = || pairs.iter().filter(|(hosts, _)| **hosts != (flow.src, flow.dst));
     let of_others = |figure: fn(&Latency) -> u64| {
@@ -52,10 +43,53 @@ pub(super) fn slow<'a>(input: &Input<'a>, steps: &Steps) -> Option<SlowPath<'a>>
     let slow = others().count() > 1
         && latency.p50 as f64 >= limits.slow_path * peers_ns as f64
         && longer_tail_ns as f64 >= limits.slow_tail * longer_ns as f64;
-    let growth_ns = grown(limits, steps).map(|(_, growth_ns)| growth_ns);
-    let growth_ns = growth_ns.filter(|growth_ns| adds_up(limits, steps, &latency, peers_ns, *growth_ns));
-    let path = SlowPath { flow, latency, peers_ns, growth_ns };
+    let sum_ns = match grown(limits, steps) {
+        Some((_, growth_ns)) => {
+            Some(growth_ns).filter(|ns| adds_up(limits, steps, (&latency, peers_ns), *ns, 1.0))
+        }
+        None => in_all_steps(limits, steps, (&latency, peers_ns)).filter(|_| is_between(&pairs, flow)),
+    };
+    let path = SlowPath { flow, latency, peers_ns, sum_ns };
     (slow && share(path.cost_ns(), steps.period_ns) >= limits.straggler_ratio).then_some(path)
+}
+
+fn pairs<'a>(input: &Input<'a>, steps: &Steps) -> Pairs<'a> {
+    let mut pairs = Pairs::new();
+    for flow in input.facts.flows.iter().filter(|flow| ports::is_of(&flow.link, &steps.link)) {
+        let Some(latency) =
+            flow.latency_by_class.as_ref().and_then(|classes| classes.write_send.as_deref().copied())
+        else {
+            continue;
+        };
+        if latency.count >= input.limits.step.path_samples && flow.payload_bytes > 0 {
+            let slowest = pairs.entry((flow.src, flow.dst)).or_insert((flow, latency));
+            if latency.p50 > slowest.1.p50 {
+                *slowest = (flow, latency);
+            }
+        }
+    }
+    pairs
+}
+
+/// True if a tap sees the path of a flow as it sees those of others, and both its hosts send and receive: no host takes
+/// part in all transfers. Next to a host, what it sends takes a way to the far host and back, and what it receives does
+/// not.
+fn is_between(pairs: &Pairs<'_>, flow: &Flow) -> bool {
+    let passes_by = |host: Address| pairs.keys().any(|(src, dst)| *src != host && *dst != host);
+    let receives = pairs.keys().any(|(_, dst)| *dst == flow.src);
+    let sends = pairs.keys().any(|(src, _)| *src == flow.dst);
+    passes_by(flow.src) && passes_by(flow.dst) && receives && sends
+}
+
+/// What a path costs where all steps are alike, at most: the part of a step in which hosts exchange data or wait, but
+/// for what it would be if its requests were as quick as those of peers.
+fn in_all_steps(limits: &Limits, steps: &Steps, (latency, peers_ns): (&Latency, u64)) -> Option<u64> {
+    let parts = steps.parts?;
+    let longer = 1.0 - share(peers_ns, latency.p50).min(1.0);
+    let cost_ns = times(parts.transfer_ns + parts.wait_ns, longer);
+    let unchanged = super::slower_stretch(limits, steps).is_none();
+    let adds_up = || adds_up(limits, steps, (latency, peers_ns), cost_ns, limits.straggler_part);
+    (unchanged && adds_up()).then_some(cost_ns)
 }
 
 /// The stretch of slower steps, and by how much they are longer, unless computing grew.
@@ -63,18 +97,18 @@ fn grown<'a>(limits: &Limits, steps: &'a Steps) -> Option<(&'a StepSlower, u64)>
     super::slower_stretch(limits, steps).filter(|(slower, _)| slower.grew_most != "compute")
 }
 
-/// True if what the requests of a step wait longer than those of peers is as long as the growth of the steps, all
-/// together, and one wait is a part of it: a sender whose window is full waits for one ACK after the other.
-fn adds_up(limits: &Limits, steps: &Steps, latency: &Latency, peers_ns: u64, growth_ns: u64) -> bool {
+/// True if what the requests of a step wait longer than those of peers is this part of a time or more, all together,
+/// and one wait is a part of it: a sender whose window is full waits for one ACK after the other.
+fn adds_up(limits: &Limits, steps: &Steps, (latency, peers_ns): (&Latency, u64), ns: u64, part: f64) -> bool {
     let longer_ns = latency.p50.saturating_sub(peers_ns) as f64;
     let each = latency.count as f64 / steps.count.max(1) as f64;
-    latency.p99 as f64 >= limits.slow_part * growth_ns as f64 && longer_ns * each >= growth_ns as f64
+    latency.p99 as f64 >= limits.slow_part * ns as f64 && longer_ns * each >= part * ns as f64
 }
 
 impl SlowPath<'_> {
-    /// Its cost to a step: one wait, or the growth that its waits add up to.
+    /// Its cost to a step: one wait, or what its waits add up to.
     fn cost_ns(&self) -> u64 {
-        self.growth_ns.map_or(self.latency.p99, |growth_ns| growth_ns.max(self.latency.p99))
+        self.sum_ns.map_or(self.latency.p99, |sum_ns| sum_ns.max(self.latency.p99))
     }
 
     /// True if this is the transfer of a straggler.
@@ -97,7 +131,7 @@ impl SlowPath<'_> {
     }
 
     pub(super) fn raise(&self, input: &Input<'_>, steps: &Steps) -> Raise {
-        let Self { flow, latency, peers_ns, growth_ns } = self;
+        let Self { flow, latency, peers_ns, sum_ns } = self;
         let diagnosis = format!(
             "Slow transfer {} → {}: p50 {}, peers {}",
             flow.src,
@@ -121,7 +155,7 @@ impl SlowPath<'_> {
         .step_p99_ns(latency.p99)
         .evidence("peers_latency_ns", *peers_ns)
         .evidence("period_ns", steps.period_ns)
-        .behind_ns(growth_ns.map(|_| self.cost_ns()))
+        .behind_ns(sum_ns.map(|_| self.cost_ns()))
         .evidence("behind_ratio", share(self.cost_ns(), steps.period_ns))
         .flows([*flow])
         .place(Place::of(input, flow).hop(Hop::Downstream))
@@ -164,19 +198,21 @@ mod tests {
             (Some(kind), Some(known)) => known.kind = kind,
             (_, known) => *known = None,
         });
-        slow_on(facts, times)
+        slow_on(facts, &times)
     }
 
-    fn slow_on(mut facts: Facts, times: [(u64, u64); 3]) -> Option<Finding> {
+    /// A ring of as many hosts as there are latencies.
+    fn slow_on(mut facts: Facts, times: &[(u64, u64)]) -> Option<Finding> {
         let flow = facts.flows.iter().find(|flow| flow.link == "eth0").unwrap().clone();
-        facts.flows = (1..4u8)
+        let hosts = u8::try_from(times.len()).unwrap();
+        facts.flows = (1..=hosts)
             .zip(times)
             .map(|(at, (p50, p99))| {
-                let [p50, p99] = [p50, p99].map(|ms| ms * 1_000_000);
+                let [p50, p99] = [*p50, *p99].map(|ms| ms * 1_000_000);
                 let latency = Latency { count: 100, p50, p99, p999: p99.into(), max: p99 };
                 Flow {
                     src: Address::from([10, 0, 0, at]),
-                    dst: Address::from([10, 0, 0, at % 3 + 1]),
+                    dst: Address::from([10, 0, 0, at % hosts + 1]),
                     payload_bytes: 1,
                     latency_by_class: Some(Box::new(crate::analysis::LatencyByClass {
                         write_send: Some(Box::new(latency)),
@@ -203,7 +239,7 @@ mod tests {
                 let slower = crate::analysis::traffic::example_slower(growth_ms, transfer_ms);
                 steps.trend.as_mut().unwrap().slower = Some(slower);
             });
-            slow_on(facts, slow).unwrap().first_seen_ns
+            slow_on(facts, &slow).unwrap().first_seen_ns
         };
         assert_eq!(grown(40, 40), Some(600_000_001));
         assert_eq!(grown(41, 41), None, "less than half of it");
@@ -221,7 +257,7 @@ mod tests {
                 let slower = crate::analysis::traffic::example_slower(growth_ms, transfer_ms);
                 steps.trend.as_mut().unwrap().slower = Some(slower);
             });
-            slow_on(facts, times)
+            slow_on(facts, &times)
         };
         // 100 requests in 12 steps, each of which waits 3 ms longer: 25 ms in a step.
         let slow = [(1, 2), (4, 5), (1, 2)];
@@ -235,6 +271,43 @@ mod tests {
         assert_eq!(found(slow, 20, 0), None, "computing grew");
         assert_eq!(found([(1, 2), (2, 5), (1, 2)], 20, 20), None, "about as slow as its peers");
         assert_eq!(found([(0, 0), (4, 1), (1, 1)], 20, 20), None, "no wait is a part of it");
+    }
+
+    /// A tap in the network, and steps that are all as slow: 20 ms of each are transfers, 20 ms waits.
+    #[test]
+    fn a_path_that_is_slow_in_all_steps_costs_what_they_exchange_data_for() {
+        let found = |times: &[(u64, u64)], count| {
+            let facts = with_steps(|steps| {
+                (steps.straggler, steps.count) = (None, count);
+                steps.trend.as_mut().unwrap().slower = None;
+            });
+            slow_on(facts, times)
+        };
+        // 100 requests in 12 steps, each of which waits 3 ms longer: 25 ms in a step, of 30.
+        let ring = [(1, 2), (4, 5), (1, 2), (1, 2)];
+        let finding = found(&ring, 12).unwrap();
+        assert!(finding.title.starts_with("Slow transfer 10.0.0.2 → 10.0.0.3"), "{}", finding.title);
+        assert_eq!(finding.evidence["behind_ns"], 30_000_000);
+        assert_eq!(found(&ring, 21), None, "they wait for less than half of that");
+        assert_eq!(found(&[(1, 2), (2, 5), (1, 2), (1, 2)], 12), None, "about as slow as its peers");
+    }
+
+    /// Latencies next to a host are not those of a way through the network.
+    #[test]
+    fn latencies_compare_where_no_host_takes_part_in_all_transfers() {
+        let between = |hosts: &[(u8, u8)]| {
+            let flow = with_steps(|_| {}).flows.remove(0);
+            let address = |host: u8| Address::from([10, 0, 0, host]);
+            let flow =
+                |(src, dst): &(u8, u8)| Flow { src: address(*src), dst: address(*dst), ..flow.clone() };
+            let flows: Vec<Flow> = hosts.iter().map(flow).collect();
+            let latency = Latency { count: 100, p50: 1, p99: 1, p999: 1_u64.into(), max: 1 };
+            let pairs = flows.iter().map(|flow| ((flow.src, flow.dst), (flow, latency))).collect();
+            is_between(&pairs, &flows[0])
+        };
+        assert!(between(&[(1, 2), (2, 3), (3, 4), (4, 1)]));
+        assert!(!between(&[(1, 2), (2, 1), (2, 3), (3, 2)]), "at host 2");
+        assert!(!between(&[(1, 9), (1, 2), (2, 3), (3, 1)]), "host 9 only receives");
     }
 
     /// All paths became equally slow in the middle of the run. Which of its two speeds the median of a path falls into
