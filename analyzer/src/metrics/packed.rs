@@ -106,7 +106,8 @@ pack! {
     struct loss::Metrics {
         recovered, depth, lost, doubtful, unfilled, retransmitted, mirrored, rereads, rnr_retransmitted, timeout_retransmitted,
         timeouts, timeouts_acked, read_timeouts, timeout_wait_ns, timeout_range_ns, rnr_wait_ns, gaps_capable, gaps_ce,
-        last_retransmission_ns, upstream, downstream, retransmission, stuck, stuck_opcode, stuck_bytes,
+        last_retransmission_ns, upstream, downstream, retransmission, stuck, stuck_psn, stuck_opcode,
+        stuck_bytes,
     }
     struct Overlap { requests, psn, opcode, read_psn, read_span, first_ns, last_ns }
     struct SignalIntervals { flows, marks }

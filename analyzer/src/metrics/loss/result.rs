@@ -98,6 +98,8 @@ pub struct Metrics {
     pub retransmission: Option<Retransmission>,
     /// Number of restarts at one PSN in a row, without progress.
     pub stuck: u64,
+    /// That PSN; `None` without restarts.
+    pub stuck_psn: Option<u32>,
     /// Opcode of the packet it restarts with; `None` without restarts.
     pub stuck_opcode: Option<u8>,
     /// Length of that message, where the packet says it.

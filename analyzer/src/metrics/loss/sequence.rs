@@ -264,6 +264,7 @@ impl Sequence {
             downstream: self.downstream.metrics(),
             retransmission,
             stuck: self.stuck,
+            stuck_psn: (self.stuck > 0).then_some(self.stuck_at),
             stuck_opcode: (self.stuck > 0).then_some(self.stuck_request.opcode),
             stuck_bytes: self.stuck_request.length().filter(|_| self.stuck > 0),
             ..self.metrics

@@ -45,6 +45,7 @@ pub(super) const ALL: &[Entry] = &[
     ("mtu", "mtu-black-hole-large-only-two-taps", |lab| large_only(lab, &[0, 1])),
     ("mtu", "mtu-black-hole-large-only-at-sender", |lab| large_only(lab, &[0])),
     ("mtu", "mtu-black-hole-of-reads-at-requester", |lab| large_reads(lab, &[0])),
+    ("mtu", "mtu-black-hole-of-reads-at-responder", |lab| large_reads(lab, &[1])),
     ("died", "died-large-and-small", large_and_small),
     ("latency", "latency-first-request-slowest", |lab| first_request(lab, 1, 0)),
     ("latency", "latency-deep-queue-first-slowest", |lab| first_request(lab, 24, 1_000)),

@@ -11,12 +11,13 @@ use crate::findings::ids;
 use crate::findings::period::{Cost, Period, Wait, impact};
 use crate::findings::title::{more, pair, short, title};
 use crate::findings::{Commands, Episode, Finding, Hop, Input, Place, Raise, Severity};
-use crate::metrics::loss::Loss;
 use crate::metrics::loss::signal_intervals::Signal;
+use crate::metrics::loss::{Loss, Metrics};
 use crate::metrics::traffic::times;
 use crate::sample::Address;
 use crate::util::map::Map;
 use crate::util::units;
+use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::opcode::Op;
 
 /// Findings that a black hole explains.
@@ -48,8 +49,8 @@ struct BlackHole<'a> {
     small: u64,
     /// First large packet lost, where large ones passed before.
     began_ns: Option<u64>,
-    /// One tap shows it by READs: what is lost are responses, on their way to it.
-    reads: bool,
+    /// One tap shows it, by READs whose responses do not reach it.
+    upstream: bool,
 }
 
 impl<'a> BlackHole<'a> {
@@ -136,7 +137,7 @@ fn between_taps<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
             passed,
             small: 0,
             began_ns: None,
-            reads: false,
+            upstream: false,
         };
         let large = |flow: &&'a Flow| {
             let tap = taps.iter().find(|tap| tap.name() == name(flow))?;
@@ -257,6 +258,8 @@ fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
             // How much of a READ a lost response carried is not known.
             let vanished = (sizes().min().filter(|_| !reads), sizes().max().unwrap_or(0));
             let (src, dst) = if reads { (*dst, *src) } else { (*src, *dst) };
+            // Next to the responder, responses pass the tap and are lost downstream of it.
+            let upstream = reads && victims.iter().any(|flow| read_in_vain(input, loss, flow).is_none());
             let began_ns = None;
             all.push(BlackHole {
                 src,
@@ -268,7 +271,7 @@ fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
                 passed,
                 small,
                 began_ns,
-                reads,
+                upstream,
             });
         }
     }
@@ -281,12 +284,22 @@ fn is_read(loss: &Loss, flow: &Flow) -> bool {
     opcode.is_some_and(|opcode| Op::of(opcode).has(Op::READ_REQUEST))
 }
 
+/// The READ that a flow repeats in vain although its responses pass this tap, by its PSN.
+fn read_in_vain(input: &Input<'_>, loss: &Loss, flow: &Flow) -> Option<u32> {
+    let requests = loss.flow(flow.slot).requests.filter(Metrics::is_retried_in_vain)?;
+    let (psn, acked) = (flow.psn?, died::acked(input, loss, flow)?);
+    requests.stuck_psn.filter(|stuck| is_read(loss, flow) && died::is_at_or_after(acked, *stuck, &psn))
+}
+
 /// Largest payload of a flow's requests that the peer acknowledged; 0 if it acknowledged none.
 fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> u32 {
     let sizes = loss.ack_state(flow.slot).sizes;
     match (died::acked(input, loss, flow), flow.psn) {
         (Some(acked), Some(psn)) => {
-            let all = died::is_at_or_after(acked, sizes.largest_psn, &psn);
+            // What a requester asks for again and again has not arrived there.
+            let arrived =
+                read_in_vain(input, loss, flow).map_or(acked, |stuck| stuck.wrapping_sub(1) & MASK24);
+            let all = died::is_at_or_after(arrived, sizes.largest_psn, &psn);
             if all { sizes.largest.into() } else { sizes.before.into() }
         }
         _ => 0,
@@ -294,7 +307,7 @@ fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> u32 {
 }
 
 fn raise(input: &Input<'_>, hole: &BlackHole<'_>, found: &mut Vec<Finding>) {
-    let &BlackHole { src, dst, taps, ref flows, large, vanished, passed, small, began_ns, reads } = hole;
+    let &BlackHole { src, dst, taps, ref flows, large, vanished, passed, small, began_ns, upstream } = hole;
     let Some(first) = flows.first() else { return };
     let severity = if taps.is_some() { Severity::Critical } else { Severity::Warning };
     let (passed_bytes, packets) = (units::count(passed.into()), units::count(large));
@@ -310,7 +323,7 @@ fn raise(input: &Input<'_>, hole: &BlackHole<'_>, found: &mut Vec<Finding>) {
         Some((from, to)) => {
             (place.hop(Hop::between(from, to)), format!("between {} and {}", short(from), short(to)))
         }
-        None if reads => (place.hop(Hop::Upstream), format!("between {src} and this tap")),
+        None if upstream => (place.hop(Hop::Upstream), format!("between {src} and this tap")),
         None => (place.hop(Hop::Downstream), format!("between this tap and {dst}")),
     };
     let here = Commands::near(input, first, src);
@@ -347,7 +360,7 @@ mod tests {
     use crate::analysis::Options;
     use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
     use crate::findings::tests::found;
-    use crate::metrics::loss::{AckState, FlowLoss, Metrics, Sizes};
+    use crate::metrics::loss::{AckState, FlowLoss, Sizes};
     use crate::metrics::taps::{LatestOfSize, MissingAtTap, TapPair};
     use crate::sample::Sample;
 
@@ -413,20 +426,35 @@ mod tests {
         assert_eq!(at_one_tap(512, 149, 1), None, "a lost packet");
     }
 
-    /// The same READs are repeated: their requests arrive, and no response does.
-    #[test]
-    fn large_reads_without_responses_while_small_ones_have_some_are_likely_a_black_hole() {
-        let mut sample = sample_of(1, 512, 149, 7);
+    /// The same READs are repeated, from this PSN on, and the latest response that passes has another.
+    fn of_reads(response: u32, repeated: u32) -> Option<Finding> {
+        let mut sample = sample_of(1, 512, response, 7);
         for loss in sample.metrics.loss.as_mut().unwrap().flows.values_mut() {
             let requests = loss.requests.as_mut().unwrap();
-            (requests.stuck_opcode, requests.retransmitted, requests.rereads) = (Some(0x0C), 0, 7);
+            (requests.stuck_opcode, requests.stuck_psn) = (Some(0x0C), Some(repeated));
+            (requests.retransmitted, requests.rereads) = (0, 7);
         }
-        let finding = black_hole(&sample).unwrap();
+        black_hole(&sample)
+    }
+
+    #[test]
+    fn large_reads_without_responses_while_small_ones_have_some_are_likely_a_black_hole() {
+        let finding = of_reads(149, 150).unwrap();
         assert_eq!(
             finding.title,
             "Likely MTU black hole above 512 B: 14 retransmissions, 10.0.0.2 → 10.0.0.1"
         );
         assert_eq!(finding.place.hop, Some(Hop::Upstream));
+    }
+
+    /// Next to the responder their responses pass, again and again.
+    #[test]
+    fn large_reads_that_are_answered_in_vain_are_likely_a_black_hole_downstream() {
+        let finding = of_reads(199, 150).unwrap();
+        assert!(finding.title.ends_with("14 retransmissions, 10.0.0.2 → 10.0.0.1"), "{}", finding.title);
+        assert_eq!(finding.place.hop, Some(Hop::Downstream));
+        assert!(finding.steps[0].text.contains("between this tap and 10.0.0.1"), "{:?}", finding.steps);
+        assert_eq!(of_reads(199, 151), None, "one as large arrived");
     }
 
     /// Two taps and the large queue pairs: `large` packets lost, of at least this size.

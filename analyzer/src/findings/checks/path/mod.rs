@@ -65,7 +65,9 @@ pub(super) const BLACK_HOLE: Entry = Entry {
                \n\
                Likely, a warning: at a tap where both directions are captured, at least two queue pairs (or one that had smaller requests acknowledged) retry requests in vain \
                (flows[].loss.stuck of at least 2), none as large between these hosts was ever acknowledged, and at least path.small packets of smaller size are on queue pairs whose \
-               requests are, while the others retry. The size of a READ is that of its largest response.",
+               requests are, while the others retry.\n\
+               \n\
+               The size of a READ is that of its largest response. One that is repeated in vain has not arrived, though its responses may pass the tap.",
     advice: "Compare the MTU of each port on the path with the path MTU plus headers: 4,096 bytes of payload need an IP MTU of at least 4,156 (IPv4), jumbo frames of 9,000 fit all. Test it with `ping -M do -s 4128` (IPv4: 28 bytes of headers). \
              Raise the MTU of that port, or lower the path MTU of the connections until then (NCCL uses active_mtu of `ibv_devinfo`).",
     caveat: "A filter by size, or a firewall that drops fragments of tunnels, looks the same. At one tap, requests that fail for another reason than their size may look alike. \
