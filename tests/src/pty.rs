@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rustix::process::{Pid, Signal, kill_process, setsid};
@@ -60,6 +61,34 @@ pub fn start(
     errors: Option<File>,
     spawn: impl FnOnce(&mut Command) -> Result<Child>,
 ) -> Result<(Child, File, JoinHandle<()>)> {
+    let (child, ours) = controlled(command, errors, spawn)?;
+    let mut screen = ours.try_clone()?;
+    let reader = std::thread::spawn(move || {
+        let mut buffer = [0; 1 << 14];
+        // Ends with an error when the last process has closed the other end.
+        while screen.read(&mut buffer).is_ok_and(|read| read > 0) {}
+    });
+    Ok((child, ours, reader))
+}
+
+/// The same, and the terminal goes away `after` the program has written `part` to it.
+pub fn hung_up(command: &mut Command, errors: File, part: &str, after: Duration) -> Result<Child> {
+    let (child, mut ours) = controlled(command, Some(errors), |command| Ok(command.spawn()?))?;
+    let (mut written, mut bytes) = (Vec::new(), [0; 4_096]);
+    while !written.windows(part.len()).any(|window| window == part.as_bytes()) {
+        let length = ours.read(&mut bytes).context("the program has ended")?;
+        written.extend_from_slice(&bytes[..length]);
+    }
+    std::thread::sleep(after);
+    Ok(child)
+}
+
+/// Starts `command` with a controlling terminal; returns the program, and the test's end.
+fn controlled(
+    command: &mut Command,
+    errors: Option<File>,
+    spawn: impl FnOnce(&mut Command) -> Result<Child>,
+) -> Result<(Child, File)> {
     let (ours, theirs) = open().context("no terminal could be made")?;
     command.env("TERM", "xterm-256color");
     command.stdin(Stdio::from(theirs.try_clone()?)).stdout(Stdio::from(theirs.try_clone()?));
@@ -78,12 +107,5 @@ pub fn start(
     let child = spawn(command).context("rocescope could not be started")?;
     // The command still holds the other end of the terminal, which would keep the reader waiting.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let ours = File::from(ours);
-    let mut screen = ours.try_clone()?;
-    let reader = std::thread::spawn(move || {
-        let mut buffer = [0; 1 << 14];
-        // Ends with an error when the last process has closed the other end.
-        while screen.read(&mut buffer).is_ok_and(|read| read > 0) {}
-    });
-    Ok((child, ours, reader))
+    Ok((child, File::from(ours)))
 }

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
-use std::io::{Read as _, Write as _};
+use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -15,7 +15,7 @@ use rocescope_tests::hostile::is_hostile;
 use rocescope_tests::killed::Killed;
 use rocescope_tests::needs_root;
 use rocescope_tests::oracle::binary;
-use rocescope_tests::schema;
+use rocescope_tests::{pty, schema};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -487,6 +487,28 @@ fn the_first_interrupt_ends_a_stream_that_does_not_get_to_a_packet() {
         }
         drop(child);
         drop(writer.join().unwrap());
+    }
+}
+
+#[test]
+fn the_terminal_ui_ends_without_a_panic_when_its_terminal_goes_away() {
+    const ALTERNATE_SCREEN: &str = "\u{1b}[?1049h";
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "sends.pcap", &sends(5_000));
+    // Before its first picture, while it draws, and while it waits.
+    for ms in [0, 30, 100, 500] {
+        let mut errors = tempfile::tempfile().unwrap();
+        let mut replay = Command::new(binary::path().unwrap());
+        replay.args(["replay", &path, "--output", "tui"]);
+        let other_end = errors.try_clone().unwrap();
+        let child =
+            pty::hung_up(&mut replay, other_end, ALTERNATE_SCREEN, Duration::from_millis(ms)).unwrap();
+        let status = ended(&mut Killed(child));
+        let mut said = String::new();
+        errors.rewind().unwrap();
+        errors.read_to_string(&mut said).unwrap();
+        assert!(matches!(status.code(), Some(0 | 1)), "after {ms} ms: {status}: {said}");
+        assert!(!said.contains("panicked") && !said.contains("bug:"), "after {ms} ms: {said}");
     }
 }
 
