@@ -1,6 +1,6 @@
 //! The report as JSON. Floats have as many digits as it takes to read the same number back.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::sync::mpsc::{channel, sync_channel};
 use std::thread;
 
@@ -13,9 +13,6 @@ use crate::util::background;
 use writer::JsonWriter;
 
 mod writer;
-
-/// Bytes that are written at once. A report is made in pieces of some bytes, a million of them for 20,000 flows.
-const BUFFER: usize = 1 << 16;
 
 /// Writes the report over several lines, indented by two spaces, with a line end (`--output json`).
 ///
@@ -139,10 +136,11 @@ pub fn write_line(report: &Report, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn write_as(report: &Report, depth: Option<usize>, out: &mut impl Write) -> io::Result<()> {
-    let mut buffer = BufWriter::with_capacity(BUFFER, Escaping::new(out));
-    report.serialize(&mut JsonWriter::new(depth, &mut buffer))?;
-    buffer.write_all(b"\n")?;
-    buffer.flush()
+    let (mut text, mut out) = (Vec::new(), Escaping::new(out));
+    report.serialize(&mut JsonWriter::through(depth, &mut text, &mut out))?;
+    text.push(b'\n');
+    out.write_all(&text)?;
+    out.flush()
 }
 
 /// Escapes DEL and the control characters above it (U+0080 to U+009F), which JSON may have as they are and some

@@ -1,6 +1,10 @@
 //! Values that are nearly always the default.
 
+use std::marker::PhantomData;
+
 use serde::{Serialize, Serializer};
+
+use super::constant::Constant;
 
 /// A value that may not be known and is nearly always the default one; it takes 16 bytes then.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,9 +49,22 @@ impl<T: Default + PartialEq> From<Option<T>> for BoxedUnlessDefault<T> {
     }
 }
 
-impl<T: Copy + Default + Serialize> Serialize for BoxedUnlessDefault<T> {
+impl<T: Default + Serialize> Serialize for BoxedUnlessDefault<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.get().serialize(serializer)
+        match self {
+            Self::Unknown => serializer.serialize_none(),
+            Self::Default => serializer.serialize_some(&Constant(&DefaultOf::<T>(PhantomData))),
+            Self::Other(value) => serializer.serialize_some(value),
+        }
+    }
+}
+
+/// The default of a type, made where it is asked for.
+struct DefaultOf<T>(PhantomData<T>);
+
+impl<T: Default + Serialize> Serialize for DefaultOf<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        T::default().serialize(serializer)
     }
 }
 
@@ -60,6 +77,7 @@ mod tests {
         for value in [None, Some(0), Some(7)] {
             let boxed = BoxedUnlessDefault::from(value);
             assert_eq!((boxed.get(), boxed.other().copied()), (value, value.filter(|value| *value != 0)));
+            assert_eq!(serde_json::to_string(&boxed).unwrap(), serde_json::to_string(&value).unwrap());
         }
         assert_eq!(size_of::<BoxedUnlessDefault<[u64; 9]>>(), 16);
     }

@@ -6,6 +6,8 @@ use rocescope_common::account::Rare;
 use rocescope_common::account::flow::Part;
 use serde::{Serialize, Serializer};
 
+use super::constant::Constant;
+
 /// A value with a zero that lives as long as the program.
 pub trait Zero: Copy + PartialEq + 'static {
     /// Value that is zero, for as long as the program lives.
@@ -71,7 +73,10 @@ impl<T: Zero> Part<T> for BoxedUnlessZero<T> {
 
 impl<T: Zero + Serialize> Serialize for BoxedUnlessZero<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (**self).serialize(serializer)
+        match &self.0 {
+            Some(value) => value.serialize(serializer),
+            None => Constant(T::ZERO).serialize(serializer),
+        }
     }
 }
 

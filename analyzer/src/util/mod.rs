@@ -4,6 +4,7 @@ pub(crate) mod background;
 pub mod boxed_unless_default;
 pub mod boxed_unless_zero;
 pub mod clickhouse;
+pub mod constant;
 pub mod csv;
 pub mod deferred;
 pub mod definition;

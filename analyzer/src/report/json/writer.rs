@@ -1,5 +1,7 @@
-//! JSON as serde_json writes it, but for names of fields: these need no escape, which serde_json looks for in each of
-//! their characters, and a flow has more than a hundred.
+//! JSON as serde_json writes it, into memory, with little done for each field: a flow has more than a hundred.
+//!
+//! Names of fields need no escape, which serde_json looks for in each of their characters, and the text of a
+//! [constant](crate::util::constant) is kept.
 
 use std::fmt::{self, Write as _};
 use std::io::Write;
@@ -11,130 +13,227 @@ use serde::ser::{
 };
 use serde_json::{Error, Result, to_string, to_writer};
 
+use crate::util::constant::is_constant;
+
+/// Bytes after which text leaves memory, where it has [somewhere to go](JsonWriter::through).
+const BUFFER: usize = 1 << 16;
+
 /// Writes values as JSON.
-pub(super) struct JsonWriter<W> {
-    out: W,
+pub(super) struct JsonWriter<'t> {
+    text: &'t mut Vec<u8>,
+    /// Where long text goes; `None`: all of it stays.
+    out: Option<&'t mut dyn Write>,
     depth: Option<usize>,
     /// Text of the latest value that is written as text; reused.
-    text: String,
+    shown: String,
+    /// Constants by name and depth, with their text.
+    constants: Vec<(&'static str, Option<usize>, Vec<u8>)>,
+    /// The text of a constant is being made.
+    in_constant: bool,
 }
 
-impl<W: Write> JsonWriter<W> {
+impl<'t> JsonWriter<'t> {
     /// Within `depth` lists and objects, over several lines that are indented by two spaces; `None`: on one line.
-    pub(super) const fn new(depth: Option<usize>, out: W) -> Self {
-        Self { out, depth, text: String::new() }
+    pub(super) const fn new(depth: Option<usize>, text: &'t mut Vec<u8>) -> Self {
+        Self { text, out: None, depth, shown: String::new(), constants: Vec::new(), in_constant: false }
+    }
+
+    /// The same of a text that goes to `out` again and again; its end is left in `text`.
+    pub(super) fn through(depth: Option<usize>, text: &'t mut Vec<u8>, out: &'t mut dyn Write) -> Self {
+        Self { out: Some(out), ..Self::new(depth, text) }
     }
 
     /// Begins an element of a list or object.
     pub(super) fn element(&mut self, first: bool) -> Result<()> {
-        if !first {
-            self.raw(b",")?;
+        if self.text.len() >= BUFFER {
+            self.pass_on()?;
         }
-        self.line()
+        self.line(!first);
+        Ok(())
     }
 
-    /// A line end and its indentation in one piece, for as many levels as a report has.
-    fn line(&mut self) -> Result<()> {
-        const LINE: &[u8] = b"\n                                                                ";
-        const MOST: usize = LINE.len() / 2;
-        let Some(depth) = self.depth else { return Ok(()) };
-        self.raw(LINE.get(..1 + 2 * depth.min(MOST)).unwrap_or_default())?;
-        (MOST..depth).try_for_each(|_| self.raw(b"  "))
+    #[cold]
+    fn pass_on(&mut self) -> Result<()> {
+        if let Some(out) = self.out.as_mut().filter(|_| !self.in_constant) {
+            out.write_all(self.text).map_err(Error::io)?;
+            self.text.clear();
+        }
+        Ok(())
     }
 
-    fn raw(&mut self, text: &[u8]) -> Result<()> {
-        self.out.write_all(text).map_err(Error::io)
+    /// A comma, if it is wanted, and a line end with its indentation.
+    #[inline]
+    fn line(&mut self, comma: bool) {
+        // Copying as many bytes each time takes no call.
+        const LINES: [&[u8; 32]; 2] =
+            [b"\n                               ", b",\n                              "];
+        let Some(depth) = self.depth else {
+            return self.text.extend_from_slice(if comma { b"," } else { b"" });
+        };
+        let line = LINES[usize::from(comma)];
+        let end = self.text.len() + usize::from(comma) + 1 + 2 * depth;
+        self.text.extend_from_slice(line);
+        // Longer, where there are many levels.
+        self.text.resize(end, b' ');
     }
 
-    fn begin(&mut self, bracket: &[u8]) -> Result<()> {
+    /// Begins a field.
+    #[inline(never)]
+    fn field(&mut self, first: bool, name: &'static str) -> Result<()> {
+        self.element(first)?;
+        self.name(name);
+        Ok(())
+    }
+
+    #[inline]
+    fn name(&mut self, name: &'static str) {
+        self.text.push(b'"');
+        self.text.extend_from_slice(name.as_bytes());
+        self.text.extend_from_slice(if self.depth.is_some() { b"\": " } else { b"\":" });
+    }
+
+    fn begin(&mut self, bracket: u8) {
         self.depth = self.depth.map(|depth| depth + 1);
-        self.raw(bracket)
+        self.text.push(bracket);
     }
 
-    fn end(&mut self, empty: bool, bracket: &[u8]) -> Result<()> {
+    fn end(&mut self, empty: bool, bracket: u8) {
         self.depth = self.depth.map(|depth| depth.saturating_sub(1));
         if !empty {
-            self.line()?;
+            self.line(false);
         }
-        self.raw(bracket)
-    }
-
-    fn name(&mut self, name: &'static str) -> Result<()> {
-        self.raw(b"\"")?;
-        self.raw(name.as_bytes())?;
-        self.raw(b"\"")?;
-        self.colon()
-    }
-
-    fn colon(&mut self) -> Result<()> {
-        self.raw(if self.depth.is_some() { b": " } else { b":" })
+        self.text.push(bracket);
     }
 
     /// Begins an object whose only value is that of a variant.
     fn variant(&mut self, name: &'static str) -> Result<()> {
-        self.begin(b"{")?;
-        self.element(true)?;
-        self.name(name)
+        self.begin(b'{');
+        self.field(true, name)
     }
 
-    fn list(&mut self, in_variant: bool) -> Result<Open<'_, W>> {
-        self.begin(b"[")?;
-        Ok(Open { writer: self, empty: true, bracket: b"]", in_variant })
+    fn list(&mut self, in_variant: bool) -> Open<'_, 't> {
+        self.begin(b'[');
+        Open { writer: self, empty: true, bracket: b']', in_variant }
     }
 
-    fn object(&mut self, in_variant: bool) -> Result<Open<'_, W>> {
-        self.begin(b"{")?;
-        Ok(Open { writer: self, empty: true, bracket: b"}", in_variant })
+    fn object(&mut self, in_variant: bool) -> Open<'_, 't> {
+        self.begin(b'{');
+        Open { writer: self, empty: true, bracket: b'}', in_variant }
+    }
+
+    /// A whole number: of most counters, a digit.
+    #[inline]
+    fn number(&mut self, number: u64) -> Result<()> {
+        match u8::try_from(number) {
+            Ok(digit @ 0..10) => {
+                self.text.push(b'0' + digit);
+                Ok(())
+            }
+            _ => to_writer(&mut *self.text, &number),
+        }
+    }
+
+    fn constant<T: ?Sized + Serialize>(&mut self, name: &'static str, value: &T) -> Result<()> {
+        let mut constants = self.constants.iter();
+        if let Some((.., text)) =
+            constants.find(|(of, depth, _)| std::ptr::eq(*of, name) && *depth == self.depth)
+        {
+            self.text.extend_from_slice(text);
+            return Ok(());
+        }
+        let from = self.text.len();
+        let before = mem::replace(&mut self.in_constant, true);
+        value.serialize(&mut *self)?;
+        self.in_constant = before;
+        let text = self.text.get(from..).unwrap_or_default().to_vec();
+        self.constants.push((name, self.depth, text));
+        Ok(())
     }
 }
 
+/// Nearly no text has a character that needs an escape.
+#[inline(never)]
+fn write_string(out: &mut Vec<u8>, text: &str) -> Result<()> {
+    let needs_escape = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
+    // Without a branch, so that the compiler looks at many at once.
+    if text.bytes().fold(false, |any, byte| any | needs_escape(byte)) {
+        return to_writer(out, text);
+    }
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
+    Ok(())
+}
+
 /// A list or an object that has begun.
-pub(super) struct Open<'w, W> {
-    writer: &'w mut JsonWriter<W>,
+pub(super) struct Open<'w, 't> {
+    writer: &'w mut JsonWriter<'t>,
     empty: bool,
     /// What ends it.
-    bracket: &'static [u8],
+    bracket: u8,
     /// Another object ends with it.
     in_variant: bool,
 }
 
-impl<W: Write> Open<'_, W> {
+impl Open<'_, '_> {
     fn element(&mut self) -> Result<()> {
         let first = mem::take(&mut self.empty);
         self.writer.element(first)
     }
 
-    fn close(self) -> Result<()> {
-        self.writer.end(self.empty, self.bracket)?;
-        if self.in_variant { self.writer.end(false, b"}") } else { Ok(()) }
+    fn field(&mut self, name: &'static str) -> Result<()> {
+        let first = mem::take(&mut self.empty);
+        self.writer.field(first, name)
+    }
+
+    fn close(self) {
+        self.writer.end(self.empty, self.bracket);
+        if self.in_variant {
+            self.writer.end(false, b'}');
+        }
     }
 }
 
 macro_rules! scalars {
     ($($method:ident: $type:ty,)*) => {$(
         fn $method(self, value: $type) -> Result<()> {
-            to_writer(&mut self.out, &value)
+            to_writer(&mut *self.text, &value)
         }
     )*};
 }
 
-impl<'w, W: Write> Serializer for &'w mut JsonWriter<W> {
+macro_rules! numbers {
+    ($($method:ident: $type:ty,)*) => {$(
+        #[inline]
+        fn $method(self, value: $type) -> Result<()> {
+            self.number(value.into())
+        }
+    )*};
+}
+
+impl<'w, 't> Serializer for &'w mut JsonWriter<'t> {
     type Ok = ();
     type Error = Error;
-    type SerializeSeq = Open<'w, W>;
-    type SerializeTuple = Open<'w, W>;
-    type SerializeTupleStruct = Open<'w, W>;
-    type SerializeTupleVariant = Open<'w, W>;
-    type SerializeMap = Open<'w, W>;
-    type SerializeStruct = Open<'w, W>;
-    type SerializeStructVariant = Open<'w, W>;
+    type SerializeSeq = Open<'w, 't>;
+    type SerializeTuple = Open<'w, 't>;
+    type SerializeTupleStruct = Open<'w, 't>;
+    type SerializeTupleVariant = Open<'w, 't>;
+    type SerializeMap = Open<'w, 't>;
+    type SerializeStruct = Open<'w, 't>;
+    type SerializeStructVariant = Open<'w, 't>;
 
     scalars! {
         serialize_bool: bool,
         serialize_i8: i8, serialize_i16: i16, serialize_i32: i32, serialize_i64: i64, serialize_i128: i128,
-        serialize_u8: u8, serialize_u16: u16, serialize_u32: u32, serialize_u64: u64, serialize_u128: u128,
-        serialize_f32: f32, serialize_f64: f64,
-        serialize_char: char, serialize_str: &str,
+        serialize_u128: u128, serialize_f32: f32, serialize_f64: f64, serialize_char: char,
+    }
+
+    numbers! {
+        serialize_u8: u8, serialize_u16: u16, serialize_u32: u32, serialize_u64: u64,
+    }
+
+    fn serialize_str(self, value: &str) -> Result<()> {
+        write_string(self.text, value)
     }
 
     fn serialize_bytes(self, value: &[u8]) -> Result<()> {
@@ -143,13 +242,14 @@ impl<'w, W: Write> Serializer for &'w mut JsonWriter<W> {
 
     /// In one piece, whatever the pieces of its text.
     fn collect_str<T: ?Sized + fmt::Display>(self, value: &T) -> Result<()> {
-        self.text.clear();
-        write!(self.text, "{value}").map_err(Error::custom)?;
-        to_writer(&mut self.out, &self.text)
+        self.shown.clear();
+        write!(self.shown, "{value}").map_err(Error::custom)?;
+        write_string(self.text, &self.shown)
     }
 
     fn serialize_none(self) -> Result<()> {
-        self.raw(b"null")
+        self.text.extend_from_slice(b"null");
+        Ok(())
     }
 
     fn serialize_some<T: ?Sized + Serialize>(self, value: &T) -> Result<()> {
@@ -168,8 +268,8 @@ impl<'w, W: Write> Serializer for &'w mut JsonWriter<W> {
         self.serialize_str(variant)
     }
 
-    fn serialize_newtype_struct<T: ?Sized + Serialize>(self, _: &'static str, value: &T) -> Result<()> {
-        value.serialize(self)
+    fn serialize_newtype_struct<T: ?Sized + Serialize>(self, name: &'static str, value: &T) -> Result<()> {
+        if is_constant(name) { self.constant(name, value) } else { value.serialize(self) }
     }
 
     fn serialize_newtype_variant<T: ?Sized + Serialize>(
@@ -181,19 +281,20 @@ impl<'w, W: Write> Serializer for &'w mut JsonWriter<W> {
     ) -> Result<()> {
         self.variant(variant)?;
         value.serialize(&mut *self)?;
-        self.end(false, b"}")
+        self.end(false, b'}');
+        Ok(())
     }
 
-    fn serialize_seq(self, _: Option<usize>) -> Result<Open<'w, W>> {
-        self.list(false)
+    fn serialize_seq(self, _: Option<usize>) -> Result<Open<'w, 't>> {
+        Ok(self.list(false))
     }
 
-    fn serialize_tuple(self, _: usize) -> Result<Open<'w, W>> {
-        self.list(false)
+    fn serialize_tuple(self, _: usize) -> Result<Open<'w, 't>> {
+        Ok(self.list(false))
     }
 
-    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Open<'w, W>> {
-        self.list(false)
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Open<'w, 't>> {
+        Ok(self.list(false))
     }
 
     fn serialize_tuple_variant(
@@ -202,17 +303,17 @@ impl<'w, W: Write> Serializer for &'w mut JsonWriter<W> {
         _: u32,
         variant: &'static str,
         _: usize,
-    ) -> Result<Open<'w, W>> {
+    ) -> Result<Open<'w, 't>> {
         self.variant(variant)?;
-        self.list(true)
+        Ok(self.list(true))
     }
 
-    fn serialize_map(self, _: Option<usize>) -> Result<Open<'w, W>> {
-        self.object(false)
+    fn serialize_map(self, _: Option<usize>) -> Result<Open<'w, 't>> {
+        Ok(self.object(false))
     }
 
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Open<'w, W>> {
-        self.object(false)
+    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Open<'w, 't>> {
+        Ok(self.object(false))
     }
 
     fn serialize_struct_variant(
@@ -221,15 +322,15 @@ impl<'w, W: Write> Serializer for &'w mut JsonWriter<W> {
         _: u32,
         variant: &'static str,
         _: usize,
-    ) -> Result<Open<'w, W>> {
+    ) -> Result<Open<'w, 't>> {
         self.variant(variant)?;
-        self.object(true)
+        Ok(self.object(true))
     }
 }
 
 macro_rules! lists {
     ($($of:ident: $method:ident,)*) => {$(
-        impl<W: Write> $of for Open<'_, W> {
+        impl $of for Open<'_, '_> {
             type Ok = ();
             type Error = Error;
 
@@ -239,7 +340,8 @@ macro_rules! lists {
             }
 
             fn end(self) -> Result<()> {
-                self.close()
+                self.close();
+                Ok(())
             }
         }
     )*};
@@ -254,18 +356,18 @@ lists! {
 
 macro_rules! objects {
     ($($of:ident,)*) => {$(
-        impl<W: Write> $of for Open<'_, W> {
+        impl $of for Open<'_, '_> {
             type Ok = ();
             type Error = Error;
 
             fn serialize_field<T: ?Sized + Serialize>(&mut self, name: &'static str, value: &T) -> Result<()> {
-                self.element()?;
-                self.writer.name(name)?;
+                self.field(name)?;
                 value.serialize(&mut *self.writer)
             }
 
             fn end(self) -> Result<()> {
-                self.close()
+                self.close();
+                Ok(())
             }
         }
     )*};
@@ -276,7 +378,7 @@ objects! {
     SerializeStructVariant,
 }
 
-impl<W: Write> SerializeMap for Open<'_, W> {
+impl SerializeMap for Open<'_, '_> {
     type Ok = ();
     type Error = Error;
 
@@ -285,10 +387,11 @@ impl<W: Write> SerializeMap for Open<'_, W> {
         let key = to_string(key)?;
         // A key that is a number becomes text.
         let quote: &[u8] = if key.starts_with('"') { b"" } else { b"\"" };
-        self.writer.raw(quote)?;
-        self.writer.raw(key.as_bytes())?;
-        self.writer.raw(quote)?;
-        self.writer.colon()
+        let colon: &[u8] = if self.writer.depth.is_some() { b": " } else { b":" };
+        for part in [quote, key.as_bytes(), quote, colon] {
+            self.writer.text.extend_from_slice(part);
+        }
+        Ok(())
     }
 
     fn serialize_value<T: ?Sized + Serialize>(&mut self, value: &T) -> Result<()> {
@@ -296,7 +399,8 @@ impl<W: Write> SerializeMap for Open<'_, W> {
     }
 
     fn end(self) -> Result<()> {
-        self.close()
+        self.close();
+        Ok(())
     }
 }
 
@@ -308,6 +412,7 @@ mod tests {
     use serde_json::{Value, json, to_string_pretty};
 
     use super::*;
+    use crate::util::constant::Constant;
 
     fn assert_same(value: &impl Serialize) {
         for (depth, wanted) in [(Some(0), to_string_pretty(value)), (None, to_string(value))] {
@@ -323,6 +428,24 @@ mod tests {
             (0..40).fold(json!({ "end": [] }), |inner, n| json!({ "n": n, "inner": [inner, {}, null] }));
         for value in [json!([]), json!({}), json!([1, [], [2.5, "a\"\n"], { "b": { "c\\": [{}] } }]), deep] {
             assert_same(&value);
+            assert_same(&(Constant(&value), [Constant(&value), Constant(&value)], [[Constant(&[1])]]));
+        }
+        for text in ["", "a", "\"", "\\", "\n", "\u{1f}", "\u{7f} ", "é\"ö"] {
+            assert_same(&[text.to_owned(), text.repeat(20), format!("{text:x<40}")]);
+        }
+        assert_same(&[0, 9, 10, 255, 256, u64::MAX]);
+    }
+
+    #[test]
+    fn long_text_goes_on_and_that_of_a_constant_is_whole() {
+        let long = vec![12_345; BUFFER / 4];
+        let value: Vec<_> = (0..5).map(|number| (number, Constant(&long), vec![number; 7])).collect();
+        for (depth, wanted) in [(Some(0), to_string_pretty(&value)), (None, to_string(&value))] {
+            let (mut text, mut out) = (Vec::new(), Vec::new());
+            value.serialize(&mut JsonWriter::through(depth, &mut text, &mut out)).unwrap();
+            assert!(text.len() < 3 * BUFFER && !out.is_empty(), "{}", text.len());
+            out.append(&mut text);
+            assert_eq!(String::from_utf8(out).unwrap(), wanted.unwrap());
         }
     }
 
