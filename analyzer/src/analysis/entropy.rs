@@ -1,6 +1,6 @@
 //! Entropy of the bytes over the 5-tuples that the fabric hashes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::analysis::flow::Ports;
 use crate::analysis::{DataEntropy, Entropy, TupleEntropy};
@@ -78,7 +78,7 @@ impl Spread {
     /// Entropy and related figures of these 5-tuples.
     pub fn entropy(&self) -> Entropy {
         let five_tuples = self.tuples.len() as u64;
-        let source_ports = self.tuples.iter().map(|(_, port, _)| port).collect::<BTreeSet<_>>().len() as u64;
+        let source_ports = distinct(self.tuples.iter().map(|(_, port, _)| *port));
         let bytes = || self.tuples.iter().map(|(.., bytes)| *bytes);
         let bits = bits_of(bytes());
         let total = bytes().map(|bytes| bytes as f64).sum::<f64>();
@@ -234,6 +234,14 @@ fn share(bytes: u64, part: u64, whole: u64) -> u64 {
     u64::try_from(share).unwrap_or(u64::MAX).min(part)
 }
 
+/// Number of different ports.
+fn distinct(ports: impl Iterator<Item = u16>) -> u64 {
+    let mut ports: Vec<u16> = ports.collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports.len() as u64
+}
+
 /// Number of equal weights that would spread as evenly; `None` when they have no bytes.
 fn effective(weights: &[Weight]) -> Option<f64> {
     bits_of(weights.iter().map(|w| w.bytes)).map(f64::exp2)
@@ -272,14 +280,13 @@ impl QpSpread {
         let spreads = of_senders(queue_pairs).into_iter().filter_map(|(src, pairs)| {
             let at = by_tuple.binary_search_by_key(&src, |(src, _)| *src).ok()?;
             let (_, tuples) = by_tuple.get(at)?;
-            let ports: BTreeSet<u16> = tuples.iter().map(|w| w.tuple.src_port).collect();
             Some(Self {
                 src,
                 queue_pairs: pairs.len() as u64,
                 effective_queue_pairs: effective(pairs),
                 five_tuples: tuples.len() as u64,
                 effective_tuples: effective(tuples),
-                source_ports: ports.len() as u64,
+                source_ports: distinct(tuples.iter().map(|w| w.tuple.src_port)),
             })
         });
         spreads.collect()

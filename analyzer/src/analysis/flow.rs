@@ -38,7 +38,12 @@ impl Flow {
     /// Sum of a figure over the loss of the requests and of the responses, as far as it is known.
     pub fn losses_sum(&self, of: impl Fn(&Loss) -> u64) -> u64 {
         // Of what arrived once and in order each figure is 0.
-        [&self.loss, &self.loss_responses].into_iter().filter_map(|loss| loss.other()).map(of).sum()
+        self.troubles().map(of).sum()
+    }
+
+    /// Loss of the requests and of the responses, where not everything arrived once and in order.
+    pub(crate) fn troubles(&self) -> impl Iterator<Item = &Loss> {
+        [&self.loss, &self.loss_responses].into_iter().filter_map(|loss| loss.other())
     }
 
     /// Packets that the capture shows twice.
@@ -68,7 +73,7 @@ impl Flow {
 
     /// True if its sender has retried the same request in vain.
     pub fn is_retried_in_vain(&self) -> bool {
-        self.loss.get().is_some_and(|loss| is_in_vain(loss.stuck.or_zero()))
+        self.loss.other().is_some_and(|loss| is_in_vain(loss.stuck.or_zero()))
     }
 
     /// The packets that its figures of loss are about, each once: a mirror may show some twice.
@@ -244,21 +249,32 @@ impl Ports {
     }
 }
 
+/// Opcodes that most flows have, at most.
+const OPCODES_AT_ONCE: usize = 12;
+
 /// The opcodes of a flow, by code.
 pub(crate) fn opcodes(stats: &Stats, extra: Option<&Extra>) -> Box<[Opcode]> {
-    let counted = (stats.transport != TRANSPORT_NONE).then(|| stats.opcodes.iter());
-    let own = counted.into_iter().flatten().map(|(low, packets)| (stats.transport << 5 | low, packets));
-    let further = extra.into_iter().flat_map(|extra| extra.opcodes.iter().copied());
-    let mut by_code: Vec<(u8, u64)> =
-        own.chain([(CNP, stats.cnps_of_roce())]).chain(further).filter(|(_, packets)| *packets > 0).collect();
-    by_code.sort_unstable_by_key(|(code, _)| *code);
-    by_code.dedup_by(|(code, more), (kept, packets)| {
-        let same = code == kept;
-        *packets += if same { *more } else { 0 };
+    let mut all = Vec::with_capacity(OPCODES_AT_ONCE);
+    let mut add = |code: u8, packets: u64| {
+        if packets > 0 {
+            all.push(Opcode { code, name: Name(code), packets });
+        }
+    };
+    if stats.transport != TRANSPORT_NONE {
+        stats.opcodes.iter().for_each(|(low, packets)| add(stats.transport << 5 | low, packets));
+    }
+    add(CNP, stats.cnps_of_roce());
+    for (code, packets) in extra.into_iter().flat_map(|extra| &extra.opcodes) {
+        add(*code, *packets);
+    }
+    all.sort_unstable_by_key(|opcode| opcode.code);
+    all.dedup_by(|more, kept| {
+        let same = more.code == kept.code;
+        kept.packets += if same { more.packets } else { 0 };
         same
     });
-    // Of a known length: the list takes no more memory than it needs.
-    by_code.into_iter().map(|(code, packets)| Opcode { code, name: Name(code), packets }).collect()
+    // The list takes no more memory than it needs.
+    all.into_boxed_slice()
 }
 
 fn psn(track: &PsnTrack) -> Option<Psn> {

@@ -16,6 +16,8 @@ pub mod posts;
 pub mod qp_source;
 mod stats;
 
+use std::hash::{Hash, Hasher};
+
 use rocescope_common::abi::Counter;
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::frame::Addr;
@@ -61,7 +63,7 @@ pub struct Tuple {
 }
 
 /// A queue pair as the packets to it name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerKey {
     /// IP version of the addresses: 4 or 6.
     pub family: u8,
@@ -71,6 +73,19 @@ pub struct PeerKey {
     pub dst: Addr,
     /// Destination queue pair.
     pub dest_qp: u32,
+}
+
+/// In wide words: eleven narrow ones take three times as long.
+impl Hash for PeerKey {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let wide = |[a, b, c, d]: Addr| {
+            u128::from(a) | u128::from(b) << 32 | u128::from(c) << 64 | u128::from(d) << 96
+        };
+        state.write_u128(wide(self.src));
+        state.write_u128(wide(self.dst));
+        state.write_u64(u64::from(self.dest_qp) | u64::from(self.family) << 32);
+    }
 }
 
 impl PeerKey {

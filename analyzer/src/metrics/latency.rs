@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use rocescope_common::account::Event;
 use rocescope_common::account::latency::{
-    BUCKETS, CLASS_NONE, CLASSES, Latency, RING, Request, Response, acked_psn, begun, class_of,
-    ended_message, on_request, on_response, on_restart,
+    CLASS_NONE, CLASSES, Latency, RING, Request, Response, acked_psn, begun, class_of, ended_message,
+    on_request, on_response, on_restart,
 };
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
@@ -426,18 +426,10 @@ impl Figure {
                 ..Self::default()
             },
             _ => {
-                let mut sum = [0; BUCKETS];
-                for samples in &samples {
-                    samples.add_to(&mut sum);
-                }
+                let (all, histogram) = Histogram::joined(&samples, longest_ns);
                 let mut max_ns = max_ns.into_iter();
                 let classes = samples.map(|samples| Some((samples.summary(max_ns.next()?)?, samples)));
-                Self {
-                    all: Summary::of(&sum, longest_ns),
-                    classes: Classes::Several(Box::new(classes)),
-                    histogram: Histogram::of(&sum),
-                    ..Self::default()
-                }
+                Self { all, classes: Classes::Several(Box::new(classes)), histogram, ..Self::default() }
             }
         }
     }

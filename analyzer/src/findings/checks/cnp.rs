@@ -95,20 +95,23 @@ fn storms<'a>(input: &Input<'a>, period: &Period) -> Vec<((Address, Address), Pa
         pair.cnps += cnps;
         pair.flows.push(flow);
     }
+    // Data in the other direction tells nothing of the rest, which with many flows is nearly all.
+    pairs.retain(|_, pair| pair.cnps >= limits.storm_cnps.max(1));
+    let answered: Vec<&Flow> =
+        flows.iter().filter(|flow| pairs.contains_key(&(flow.dst, flow.src))).collect();
     let data = |flow: &Flow| period.part(input.facts, flow, flow.ecn_data.capable() + flow.ecn_data.not_ect);
-    for (flow, packets) in deduplicated(flows, data) {
+    for (flow, packets) in deduplicated(answered.iter().copied(), data) {
         if let Some(pair) = pairs.get_mut(&(flow.dst, flow.src)) {
             pair.data += packets;
         }
     }
-    for (flow, ce) in deduplicated(flows, |flow| period.count(flow, Signal::CeMarked, flow.ecn_data.ce)) {
+    let marks = |flow: &Flow| period.count(flow, Signal::CeMarked, flow.ecn_data.ce);
+    for (flow, ce) in deduplicated(answered, marks) {
         if let Some(pair) = pairs.get_mut(&(flow.dst, flow.src)) {
             pair.ce += ce;
         }
     }
-    pairs.retain(|_, pair| {
-        pair.cnps >= limits.storm_cnps.max(1) && pair.ratio() >= limits.storm_ratio && pair.cnps > pair.ce
-    });
+    pairs.retain(|_, pair| pair.ratio() >= limits.storm_ratio && pair.cnps > pair.ce);
     let mut pairs: Vec<_> = pairs.into_iter().collect();
     pairs.sort_by_key(|(_, pair)| std::cmp::Reverse(pair.cnps));
     pairs

@@ -352,14 +352,6 @@ fn without_cnps<'a>(input: &Input<'a>, period: &Period) -> Vec<(Address, Receive
         marked_for(flow).min(length)
     };
     let mut receivers: BTreeMap<Address, Receiver<'_>> = BTreeMap::new();
-    for (flow, acks) in deduplicated(&input.facts.flows, acks_of) {
-        receivers.entry(flow.src).or_default().acks += acks;
-    }
-    for (flow, cnps) in
-        deduplicated(&input.facts.flows, |flow| period.count(flow, Signal::Cnp, flow.cnps_dedup()))
-    {
-        receivers.entry(flow.src).or_default().cnps += cnps;
-    }
     for (flow, ce) in
         deduplicated(&input.facts.flows, |flow| period.count(flow, Signal::CeMarked, flow.ecn_data.ce))
     {
@@ -367,6 +359,16 @@ fn without_cnps<'a>(input: &Input<'a>, period: &Period) -> Vec<(Address, Receive
         receiver.ce += ce;
         receiver.marked_ns = receiver.marked_ns.max(marked_ns(flow));
         receiver.flows.push(flow);
+    }
+    // With many flows nearly all are those of others.
+    receivers.retain(|_, receiver| receiver.ce >= limits.no_cnp_marks);
+    let is_of_one = |flow: &&Flow| limits.no_cnp_marks == 0 || receivers.contains_key(&flow.src);
+    let answers: Vec<&Flow> = input.facts.flows.iter().filter(is_of_one).collect();
+    for (flow, acks) in deduplicated(answers.iter().copied(), acks_of) {
+        receivers.entry(flow.src).or_default().acks += acks;
+    }
+    for (flow, cnps) in deduplicated(answers, |flow| period.count(flow, Signal::Cnp, flow.cnps_dedup())) {
+        receivers.entry(flow.src).or_default().cnps += cnps;
     }
     let is_silent = |receiver: &Receiver<'_>| {
         receiver.ce >= limits.no_cnp_marks

@@ -135,16 +135,18 @@ const KINDS: [FatalNak; 5] = [
 ];
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    // Nearly no flow has any.
+    let carriers: Vec<&Flow> = input.facts.flows.iter().filter(|flow| flow.ack.naks.total() > 0).collect();
     for kind in &KINDS {
-        refused(input, kind, found);
+        refused(input, &carriers, kind, found);
     }
     naks_for_unseen_requests(input, found);
 }
 
 /// Requests that a responder rejected with a fatal NAK.
-fn refused(input: &Input<'_>, kind: &FatalNak, found: &mut Vec<Finding>) {
+fn refused(input: &Input<'_>, carriers: &[&Flow], kind: &FatalNak, found: &mut Vec<Finding>) {
     let signal = Signal::OtherNak(kind.code);
-    let all: Vec<&Flow> = deduplicated(&input.facts.flows, |flow| (kind.count)(&flow.naks_dedup()))
+    let all: Vec<&Flow> = deduplicated(carriers.iter().copied(), |flow| (kind.count)(&flow.naks_dedup()))
         .into_iter()
         .map(|(flow, _)| flow)
         .collect();

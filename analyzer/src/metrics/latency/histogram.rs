@@ -70,7 +70,10 @@ impl Summary {
 
 /// The rank of a percentile among `count` samples, from 1.
 pub(super) fn rank(count: u64, per_mille: u64) -> u64 {
-    u64::try_from((u128::from(count) * u128::from(per_mille)).div_ceil(1000)).unwrap_or(count).max(1)
+    let rank = count.checked_mul(per_mille).map(|product| product.div_ceil(1000));
+    // A division of 128 bits takes several times as long as the rest of a summary.
+    let wide = || u64::try_from((u128::from(count) * u128::from(per_mille)).div_ceil(1000)).unwrap_or(count);
+    rank.unwrap_or_else(wide).max(1)
 }
 
 /// The bucket of the sample of this rank, of samples in the order of buckets; `None` if there are fewer.
@@ -96,9 +99,28 @@ impl Histogram {
 
     /// Those of a few samples by their buckets.
     pub(super) fn of_few(buckets: &mut [u8]) -> Self {
+        // Most flows have no sample of most classes: that takes no memory.
+        if buckets.is_empty() {
+            return Self::default();
+        }
         buckets.sort_unstable();
         let counts = buckets.chunk_by(|a, b| a == b).filter_map(|same| Some((*same.first()?, same.len())));
         Self(counts.map(|(bucket, n)| (bucket, u32::try_from(n).unwrap_or(u32::MAX))).collect())
+    }
+
+    /// The samples of all of these together, and their summary.
+    pub(super) fn joined(all: &[Self], max: u64) -> (Option<Summary>, Self) {
+        let samples = all.iter().flat_map(|one| one.0.iter());
+        let mut samples: Vec<(u8, u64)> = samples.map(|(bucket, n)| (*bucket, u64::from(*n))).collect();
+        samples.sort_unstable_by_key(|(bucket, _)| *bucket);
+        samples.dedup_by(|(bucket, more), (kept, n)| {
+            let same = bucket == kept;
+            *n += if same { *more } else { 0 };
+            same
+        });
+        let summary = Summary::of_samples(&samples.iter().map(|(bucket, n)| (usize::from(*bucket), *n)), max);
+        let clamped = samples.iter().map(|(bucket, n)| (*bucket, u32::try_from(*n).unwrap_or(u32::MAX)));
+        (summary, Self(clamped.collect()))
     }
 
     /// The summary; `None` without samples.

@@ -249,7 +249,7 @@ impl<'a> Pair<'a> {
         let sum = LossCounts::of(facts, flow, side, period);
         self.sum.add(sum);
         let (mut timeouts, mut reordered, mut doubtful, mut lost) = (0, 0, 0, 0);
-        for loss in flow.losses().iter().flatten() {
+        for loss in flow.troubles() {
             let episodes = side.of(loss);
             self.longest_ns = self.longest_ns.max(episodes.longest_ns.unwrap_or(0));
             self.largest = self.largest.max(episodes.largest.unwrap_or(0));
@@ -403,12 +403,12 @@ fn sides<'a>(input: &Input<'a>, ends: &Ends<'_>, side: Side, found: &mut Vec<Fin
         let periods = periods(flows.iter().copied(), &[side.signal()]);
         // The traffic at the tap is the same for all of its links. Sorting a million flows takes a twentieth of the
         // time of a map.
-        let mut by_name = flows.clone();
-        by_name.sort_by_key(|flow| name(flow));
-        let known: Vec<(Period, Tap)> =
-            periods.iter().map(|period| (*period, Tap::of(input, &by_name, side, period))).collect();
-        let all = all_of(&periods, Period::whole(0, 0));
-        let whole = LazyCell::new(|| Tap::of(input, &by_name, side, &all));
+        let mut sorted = flows.clone();
+        sorted.sort_by_key(|flow| name(flow));
+        let by_name = &sorted[..];
+        let tap_in = |period: Period| LazyCell::new(move || Tap::of(input, by_name, side, &period));
+        let known: Vec<_> = periods.iter().map(|period| (*period, tap_in(*period))).collect();
+        let whole = tap_in(all_of(&periods, Period::whole(0, 0)));
         let mut links: BTreeMap<&'a str, Vec<&'a Flow>> = BTreeMap::new();
         for &flow in flows {
             links.entry(flow.link.as_str()).or_default().push(flow);
@@ -418,8 +418,7 @@ fn sides<'a>(input: &Input<'a>, ends: &Ends<'_>, side: Side, found: &mut Vec<Fin
         let has_doubtful = Cell::new(false);
         let judge = |own: &[&'a Flow], certain: bool| {
             let in_span = |period: &Period| {
-                let tap =
-                    known.iter().find(|(known, _)| known == period).map_or_else(|| &*whole, |(_, tap)| tap);
+                let tap = known.iter().find(|(known, _)| known == period).map_or(&whole, |(_, tap)| tap);
                 let mut bad = bad(input, own, side, period, tap);
                 has_doubtful.set(has_doubtful.get() || bad.iter().any(|(_, pair)| !pair.is_certain()));
                 bad.retain(|(_, pair)| pair.is_certain() == certain);
@@ -457,9 +456,9 @@ fn sides<'a>(input: &Input<'a>, ends: &Ends<'_>, side: Side, found: &mut Vec<Fin
 
 /// From the first episode to the last of these flows; `None` without episodes.
 fn seen(flows: &[&Flow], side: Side) -> Option<Period> {
-    let losses = flows.iter().flat_map(|flow| flow.losses()).flatten();
+    let losses = flows.iter().flat_map(|flow| flow.troubles());
     let ends: Vec<(u64, u64)> =
-        losses.filter_map(|loss| side.of(&loss).first_ns.zip(side.of(&loss).last_ns)).collect();
+        losses.filter_map(|loss| side.of(loss).first_ns.zip(side.of(loss).last_ns)).collect();
     let first_ns = ends.iter().map(|(first, _)| *first).min()?;
     Some(Period::whole(first_ns, ends.iter().map(|(_, last)| *last).max()?))
 }
@@ -470,10 +469,15 @@ fn bad<'a>(
     flows: &[&'a Flow],
     side: Side,
     period: &Period,
-    tap: &Tap,
+    tap: &LazyCell<Tap, impl FnOnce() -> Tap>,
 ) -> Vec<LossyPair<'a>> {
     let limits = &input.limits.loss;
-    let pairs = flows.chunk_by(|a, b| (a.src, a.dst) == (b.src, b.dst)).filter_map(|flows| {
+    // Most pairs have no episode, and so too few.
+    let may_lose =
+        |flow: &&Flow| flow.troubles().next().is_some() || !flow.intervals.of(side.signal()).is_empty();
+    let pairs = flows.chunk_by(|a, b| (a.src, a.dst) == (b.src, b.dst));
+    let lossy = pairs.filter(|flows| limits.episodes == 0 || flows.iter().any(may_lose));
+    let pairs = lossy.filter_map(|flows| {
         let mut pair = Pair::default();
         for flow in flows {
             pair.add(input.facts, flow, side, period);
@@ -483,9 +487,9 @@ fn bad<'a>(
     });
     let fewest = limits.pair_episodes.clamp(1, limits.episodes.max(1));
     let enough = |pair: &Pair<'_>| {
-        let all = if pair.reliable { &tap.reliable } else { &tap.unreliable };
+        let all = || if pair.reliable { &tap.reliable } else { &tap.unreliable };
         pair.sum.is_enough(limits)
-            || pair.sum.episodes >= fewest && pair.sum.ratio() >= limits.ratio && all.is_enough(limits)
+            || pair.sum.episodes >= fewest && pair.sum.ratio() >= limits.ratio && all().is_enough(limits)
     };
     let mut bad: Vec<LossyPair<'_>> = pairs
         .filter(|(_, pair)| enough(pair))

@@ -103,7 +103,7 @@ fn stuck(flow: &Flow) -> u64 {
 /// True if its packets are retransmitted; they are not if the second capture merely misses packets that the path
 /// delivers.
 fn is_retried(flow: &Flow) -> bool {
-    flow.losses().iter().flatten().any(|loss| loss.stuck.or_zero() + loss.retransmitted > 0)
+    flow.troubles().any(|loss| loss.stuck.or_zero() + loss.retransmitted > 0)
 }
 
 /// Black holes from the packets at two taps.
