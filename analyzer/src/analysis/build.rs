@@ -19,8 +19,12 @@ use crate::metrics::loss::RetiredLoss;
 use crate::metrics::marking::{ByDscp, Marked};
 use crate::metrics::traffic::flowlets::Flowlets;
 use crate::sample::{Address, FlowSample, LinkSample, Sample, Tuple, address};
+use crate::util::background;
 use crate::util::map::Map;
 use crate::util::shared::Shared;
+
+/// Flows up to which a second thread does not pay: starting one takes as long.
+const MOST_ALONE: usize = 1024;
 
 impl Facts {
     /// The facts of everything counted up to `sample`.
@@ -48,9 +52,13 @@ impl Facts {
 
     fn but_flows(sample: &Sample, options: &Options) -> Self {
         let sums = sums(sample);
-        let (steps, steps_absent) = super::steps::steps(sample);
-        let (entropy, ecmp, spreads) = spread(sample, options);
         let overlap = Overlap::of(sample);
+        // Of many flows these take longest.
+        let ((entropy, ecmp, spreads), (pattern, (steps, steps_absent))) = background::both(
+            sample.flows.len() > MOST_ALONE,
+            || spread(sample, options),
+            || (pattern(sample, &overlap), super::steps::steps(sample)),
+        );
         let mut facts = Self {
             source: Source {
                 kind: sample.kind.into(),
@@ -74,7 +82,7 @@ impl Facts {
             incast: traffic::incast(sample),
             steps,
             steps_absent,
-            pattern: traffic::pattern(sample, retired_at_one_tap(sample).then_some(&overlap)),
+            pattern,
             qp_lives: None,
             qp_context: qp_context::coverage(&sample.devices),
             qp_paths: None,
@@ -99,6 +107,10 @@ impl Facts {
         facts.coverage = device::coverage(sample, &facts.links);
         facts
     }
+}
+
+fn pattern(sample: &Sample, overlap: &Overlap) -> Option<traffic::Pattern> {
+    traffic::pattern(sample, retired_at_one_tap(sample).then_some(overlap))
 }
 
 /// Figures of how bytes spread over 5-tuples and queue pairs.

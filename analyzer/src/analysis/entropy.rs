@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::analysis::flow::Ports;
 use crate::analysis::{DataEntropy, Entropy, TupleEntropy};
+use crate::entity::wide;
 use crate::sample::{Address, Direction, RetiredTuple, Sample, Tuple, address};
 use rocescope_common::random::{GOLDEN, mix};
 
@@ -224,7 +225,11 @@ fn sums_of(sample: &Sample, unit: Unit) -> (Vec<TupleBytes>, Option<u64>) {
         bytes,
     };
     sums.extend(sample.retired_tuples.iter().map(retired));
-    sums.sort_unstable_by_key(|sum| (sum.tuple, sum.dest_qp, sum.link));
+    // As tuples are in order.
+    sums.sort_unstable_by_key(|sum| {
+        let Tuple { family, src, dst, src_port } = sum.tuple;
+        (family, wide(src), wide(dst), src_port, sum.dest_qp, sum.link)
+    });
     (sums, unattributed)
 }
 

@@ -250,11 +250,11 @@ impl Ports {
 }
 
 /// Opcodes that most flows have, at most.
-const OPCODES_AT_ONCE: usize = 12;
+const MOST_OPCODES: usize = 12;
 
 /// The opcodes of a flow, by code.
 pub(crate) fn opcodes(stats: &Stats, extra: Option<&Extra>) -> Box<[Opcode]> {
-    let mut all = Vec::with_capacity(OPCODES_AT_ONCE);
+    let mut all = Vec::with_capacity(MOST_OPCODES);
     let mut add = |code: u8, packets: u64| {
         if packets > 0 {
             all.push(Opcode { code, name: Name(code), packets });

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use super::facts::traffic::Cell;
 use super::paths;
+use crate::entity::wide;
 use crate::metrics::traffic::Traffic;
 use crate::metrics::traffic::hosts::{Host, Pair};
 use crate::sample::{FlowSample, Sample, address};
@@ -16,7 +17,9 @@ use crate::util::map::Map;
 pub(super) fn matrix(sample: &Sample, traffic: &Traffic) -> Vec<Cell> {
     let same = links_with_the_same(sample);
     let mut pairs: Vec<&Pair> = traffic.pairs.iter().collect();
-    pairs.sort_unstable_by_key(|pair| (pair.src, pair.dst, Reverse(pair.bytes), pair.link));
+    // As hosts are in order.
+    let number = |(family, words): Host| (family, wide(words));
+    pairs.sort_unstable_by_key(|pair| (number(pair.src), number(pair.dst), Reverse(pair.bytes), pair.link));
     let hosts = pairs.chunk_by(|a, b| (a.src, a.dst) == (b.src, b.dst));
     let mut cells: Vec<Cell> = hosts.filter_map(|links| sum(links, &same)).collect();
     cells.sort_unstable_by_key(|cell| (Reverse(cell.data_bytes), cell.src, cell.dst));

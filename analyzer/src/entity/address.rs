@@ -20,11 +20,15 @@ pub enum Address {
     Lid(u16),
 }
 
-/// By kind, then as numbers: an order byte by byte takes three times as long, and reports of many flows sort a lot.
+/// By kind, then as numbers.
 impl Ord for Address {
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
-        (self.kind(), self.bits()).cmp(&(other.kind(), other.bits()))
+        match (self, other) {
+            // Nearly all, and reports of many flows sort a lot.
+            (Self::Ip(IpAddr::V4(one)), Self::Ip(IpAddr::V4(other))) => one.to_bits().cmp(&other.to_bits()),
+            _ => (self.kind(), self.bits()).cmp(&(other.kind(), other.bits())),
+        }
     }
 }
 

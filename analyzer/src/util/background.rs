@@ -56,6 +56,28 @@ pub(crate) fn is_there() -> bool {
     thread::available_parallelism().is_ok_and(|processors| processors.get() > 1)
 }
 
+/// The results of two pieces of work: where that `pays` and there is a processor for it, the first is done by another
+/// thread meanwhile.
+pub(crate) fn both<A: Send, B>(
+    pays: bool,
+    first: impl Fn() -> A + Sync,
+    second: impl FnOnce() -> B,
+) -> (A, B) {
+    if !pays || !is_there() {
+        return (first(), second());
+    }
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().spawn_scoped(scope, &first);
+        let second = second();
+        // Without the thread this one does it.
+        let first = match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(_) => first(),
+        };
+        (first, second)
+    })
+}
+
 /// Hands `value` to a thread that does `work` with it. Nobody waits for the thread: it ends by itself when
 /// the channels of `work` do.
 ///
@@ -80,5 +102,19 @@ pub(crate) fn start<T: Send + 'static>(
     match thread {
         Ok(_) => hand.send(value).map_err(|unsent| unsent.0),
         Err(_) => Err(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{both, is_there, thread};
+
+    #[test]
+    fn two_pieces_of_work_are_done_by_two_threads_where_that_pays() {
+        for pays in [false, true] {
+            let (first, second) = both(pays, || thread::current().id(), || thread::current().id());
+            assert_eq!(first != second, pays && is_there());
+            assert_eq!(second, thread::current().id());
+        }
     }
 }

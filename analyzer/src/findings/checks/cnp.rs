@@ -95,7 +95,7 @@ fn storms<'a>(input: &Input<'a>, period: &Period) -> Vec<((Address, Address), Pa
         pair.cnps += cnps;
         pair.flows.push(flow);
     }
-    // Data in the other direction tells nothing of the rest, which with many flows is nearly all.
+    // With many flows, nearly all data is that of others.
     pairs.retain(|_, pair| pair.cnps >= limits.storm_cnps.max(1));
     let answered: Vec<&Flow> =
         flows.iter().filter(|flow| pairs.contains_key(&(flow.dst, flow.src))).collect();

@@ -21,7 +21,7 @@ const BUFFER: usize = 1 << 16;
 /// Writes values as JSON.
 pub(super) struct JsonWriter<'t> {
     text: &'t mut Vec<u8>,
-    /// Where long text goes; `None`: all of it stays.
+    /// Where long text goes; `None`: the whole text stays.
     out: Option<&'t mut dyn Write>,
     depth: Option<usize>,
     /// Text of the latest value that is written as text; reused.
@@ -45,7 +45,7 @@ impl<'t> JsonWriter<'t> {
 
     /// Begins an element of a list or object.
     pub(super) fn element(&mut self, first: bool) -> Result<()> {
-        if self.text.len() >= BUFFER {
+        if self.text.len() >= BUFFER && self.out.is_some() {
             self.pass_on()?;
         }
         self.line(!first);

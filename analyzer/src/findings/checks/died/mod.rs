@@ -236,9 +236,13 @@ fn died<'a>(
 ) -> Option<DeadQp<'a>> {
     let limits = &input.limits.qp;
     let silent_ns = end_ns.saturating_sub(flow.last_ns);
-    let acked = Some(acked(input, loss, flow)?);
     let metrics = flow.loss.get()?;
     let (retries, longest) = (metrics.stuck.or_zero(), metrics.timeout_longest_ns.unwrap_or(0));
+    // Most flows do neither, and looking for their answers takes long.
+    if retries < limits.retries.max(1) && !stopped::is_long(input, silent_ns) {
+        return None;
+    }
+    let acked = Some(acked(input, loss, flow)?);
     let given_up = || {
         retries >= limits.retries_exhausted
             || longest > 0 && silent_ns >= longest.saturating_mul(limits.silent_timeouts)

@@ -99,7 +99,8 @@ pub(super) fn responses<'a>(
     let psn = flow.psn_responses.as_ref().filter(|_| at.response)?;
     flow.peer_qp?;
     let silent_ns = end_ns.saturating_sub(flow.last_ns);
-    if input.facts.back(flow).any(|asks| asks.last_ns > flow.last_ns.saturating_add(TIMEOUT_PAUSE_NS))
+    if !is_long(input, silent_ns)
+        || input.facts.back(flow).any(|asks| asks.last_ns > flow.last_ns.saturating_add(TIMEOUT_PAUSE_NS))
         || !has_stopped(input, siblings, flow, silent_ns)
     {
         return None;
@@ -114,11 +115,16 @@ pub(super) fn responses<'a>(
     })
 }
 
+/// True if a silence is long enough for a flow to have stopped.
+pub(super) fn is_long(input: &Input<'_>, silent_ns: u64) -> bool {
+    silent_ns >= input.limits.qp.silent_ms.saturating_mul(NS_PER_MS)
+}
+
 /// True if a flow is silent for long while others of its sender go on, and no other tap shows that it does so itself.
 fn has_stopped(input: &Input<'_>, siblings: &Siblings<'_>, flow: &Flow, silent_ns: u64) -> bool {
     let limits = &input.limits.qp;
     let goes_on = |other: &Flow| other.last_ns > flow.last_ns.saturating_add(silent_ns / 2);
-    silent_ns >= limits.silent_ms.saturating_mul(NS_PER_MS)
+    is_long(input, silent_ns)
         && !input.facts.to_qp(flow.src, flow.dst, flow.dest_qp).any(goes_on)
         && siblings.since(flow, silent_ns, limits.siblings_packets) >= limits.siblings_packets
 }

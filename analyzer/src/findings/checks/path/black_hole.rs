@@ -220,13 +220,18 @@ fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
     let limits = &input.limits.path;
     let requests = |flow: &&Flow| flow.psn.is_some() && !flow.is_uc();
     let requests = input.facts.flows.iter().filter(requests);
-    let mut acked: Vec<(&'a Flow, u32)> = requests.map(|flow| (flow, acked(input, loss, flow))).collect();
+    let mut requests: Vec<&'a Flow> = requests.collect();
     // One list for all host pairs: a list per pair takes several times the memory.
-    let way = |(flow, _): &(&'a Flow, u32)| (flow.link.as_str(), flow.src, flow.dst);
-    acked.sort_by(|a, b| way(a).cmp(&way(b)));
+    let way = |flow: &&'a Flow| (flow.link.as_str(), flow.src, flow.dst);
+    requests.sort_by(|a, b| way(a).cmp(&way(b)));
     let mut all = Vec::new();
-    for flows in acked.chunk_by(|a, b| way(a) == way(b)) {
-        let Some((Flow { src, dst, .. }, _)) = flows.first() else { continue };
+    for flows in requests.chunk_by(|a, b| way(a) == way(b)) {
+        // Nearly no pair has one, and looking for answers takes long.
+        let Some(Flow { src, dst, .. }) = flows.iter().find(|flow| flow.is_retried_in_vain()) else {
+            continue;
+        };
+        let flows: Vec<(&'a Flow, u32)> =
+            flows.iter().map(|flow| (*flow, acked(input, loss, flow))).collect();
         let passed = flows.iter().map(|(_, acked)| *acked).max().unwrap_or(0);
         let (stuck, working): (Vec<_>, Vec<_>) =
             flows.iter().partition(|(flow, _)| flow.is_retried_in_vain());
