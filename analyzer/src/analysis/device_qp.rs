@@ -74,6 +74,9 @@ pub struct DeviceQp {
     /// Latest reading of the NIC's own context of the queue pair, from which this and the following fields come
     /// (`qp_context`). Unit: Unix ns. Null: none was read.
     pub context_ns: Option<u64>,
+    /// The same by the clock that does not step. Null: not known.
+    #[serde(skip)]
+    pub context_steady_ns: Option<u64>,
     /// Readings of its context. Unit: readings. Null: none was read.
     pub context_readings: Option<u64>,
     /// Priority (PCP) of its packets; this and the following fields up to `bond_port` come from the command that

@@ -142,6 +142,7 @@ impl DeviceQp {
             self.ambiguous_readings = of.sent.or(of.received).map(|_| of.ambiguous);
         }
         self.context_ns = Some(of.read_ns);
+        self.context_steady_ns = of.read_steady_ns;
         self.context_readings = Some(of.readings);
         self.priority = context.priority.or(self.priority);
         self.adaptive_routing = context.adaptive_routing.or(self.adaptive_routing);

@@ -17,7 +17,8 @@ pack! {
     struct Devices { ports, settings, neighbours, lives, lists, contexts, posts, kernel }
     struct PortSample {
         device, port, driver, hardware, interface, pod, members, above, gone, hidden, window, counters, growth, pause, pause_source, lossless,
-        dscp_priorities, trusts_pcp, active_mtu, qps, qps_counted_ns, qp_counters, qps_left_out,
+        dscp_priorities, trusts_pcp, active_mtu, qps, qps_counted_ns, qps_counted_steady_ns,
+        qp_counters, qps_left_out,
     }
     struct PodInterface { pod, pid, name }
     struct Growth { first_ns, last_ns, count, at_first, at_last }
@@ -56,8 +57,8 @@ pack! {
     struct Lists { lists, queries, took_ns, unlisted }
     struct Contexts { qps, queries }
     struct ContextSample {
-        device, port, lqpn, context, src, read_ns, readings, sent, received, ambiguous, in_flight, stuck_ns, retries_used,
-        rnr_retries_used, retrying, rnr_retrying, receives_exhausted, times, blamed,
+        device, port, lqpn, context, src, read_ns, read_steady_ns, readings, sent, received, ambiguous, in_flight, stuck_ns,
+        retries_used, rnr_retries_used, retrying, rnr_retrying, receives_exhausted, times, blamed,
     }
     struct ContextTimes { retrying, rnr_retrying, exhausted }
     struct QpContext {

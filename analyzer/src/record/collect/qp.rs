@@ -20,6 +20,27 @@ const GAUGES: usize = 6;
 /// Queue pairs remembered that are not in the report, where it lists only a part.
 pub(super) const MOST: usize = 1 << 16;
 
+/// Time of a reading.
+#[derive(Clone, Copy, Debug)]
+struct ReadAt {
+    unix_ns: u64,
+    /// The same by the clock that does not step, if known.
+    steady_ns: Option<u64>,
+}
+
+impl ReadAt {
+    fn of(unix_ns: Option<u64>, steady_ns: Option<u64>) -> Option<Self> {
+        Some(Self { unix_ns: unix_ns?, steady_ns })
+    }
+
+    /// Time since an earlier reading, in nanoseconds. Unix time has what the clock was set by in between.
+    fn since(self, before: Self) -> u64 {
+        let steady = self.steady_ns.zip(before.steady_ns);
+        let (now_ns, before_ns) = steady.unwrap_or((self.unix_ns, before.unix_ns));
+        now_ns.saturating_sub(before_ns)
+    }
+}
+
 /// Device, port and queue pair number.
 type Key = (String, Option<u32>, u32);
 
@@ -32,8 +53,8 @@ struct LatestQp {
     gauges: [Option<u64>; GAUGES],
     /// It moved in its latest row.
     moved: bool,
-    /// Time of the latest reading up to which its packets are counted.
-    counted_ns: Option<u64>,
+    /// The latest reading up to which its packets are counted.
+    counted: Option<ReadAt>,
     /// Source of its packets.
     packets_of: Option<QpSource>,
     created_ns: Option<u64>,
@@ -76,7 +97,7 @@ impl Qps {
             let rail = device.interface.as_deref().and_then(|netdev| rails.get(netdev));
             let mut ports = sample.devices.ports.iter();
             let port = ports.find(|port| port.device == device.name && Some(port.port) == device.port);
-            let list_ns = port.and_then(|port| port.qps_counted_ns);
+            let list = port.and_then(|port| ReadAt::of(port.qps_counted_ns, port.qps_counted_steady_ns));
             // Of one that ended, nothing is read any more.
             for qp in device.qps.iter().filter(|qp| !qp.control.is_over() && is_seen(qp)) {
                 let known = self.known.entry((device.name.clone(), device.port, qp.lqpn)).or_default();
@@ -98,20 +119,21 @@ impl Qps {
                 // One that comes to rest has a last row: what it stands at, and that it does not move.
                 let is_due = is_active || is_read && (before.moved || gauges != before.gauges);
                 let is_listed = packets_of == Some(QpSource::Netlink);
-                let counted_ns = list_ns.filter(|_| is_listed).or(qp.context_ns);
+                let context = ReadAt::of(qp.context_ns, qp.context_steady_ns);
+                let counted = list.filter(|_| is_listed).or(context);
                 *known = LatestQp {
                     counts: std::array::from_fn(|at| now[at].or(before.counts[at])),
                     gauges: if is_due { gauges } else { before.gauges },
                     moved: if is_due { moved } else { before.moved },
-                    counted_ns: counted_ns.or(before.counted_ns),
+                    counted: counted.or(before.counted),
                     packets_of: packets_of.or(before.packets_of),
                     created_ns: qp.control.created_ns.or(before.created_ns),
                     rqpn: qp.rqpn.or(before.rqpn),
                     present: true,
                 };
                 if is_due {
-                    let since = counted_ns.zip(before.counted_ns);
-                    let since_ns = since.map_or(0, |(now, before)| now.saturating_sub(before));
+                    let since = counted.zip(before.counted);
+                    let since_ns = since.map_or(0, |(now, before)| now.since(before));
                     let at = Interval { ns: at.ns.max(since_ns), ..at };
                     rows.push(row(origin, at, (device, qp), rail, new));
                 }

@@ -348,6 +348,7 @@ fn device_qp() -> DeviceQp {
         },
         figure_sources: [("dscp", QpSource::Context)].into(),
         context_ns: Some(1),
+        context_steady_ns: None,
         context_readings: Some(2),
         priority: Some(3),
         adaptive_routing: Some(true),

@@ -27,6 +27,8 @@ pub struct QueuePairs {
     pub has_no_device: bool,
     /// Monotonic time at which the reading began.
     pub began_ns: u64,
+    /// Time at which it ended, by the clock that does not step; `None` where it is not known.
+    pub ended_steady_ns: Option<u64>,
 }
 
 /// A device that the kernel names.

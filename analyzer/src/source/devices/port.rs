@@ -34,6 +34,8 @@ const MOST_QPS: usize = 16_384;
 struct AtList {
     /// Unix nanoseconds.
     time_ns: u64,
+    /// The same by the clock that does not step, if known.
+    steady_ns: Option<u64>,
     /// Beginning of the list, monotonic nanoseconds.
     began_ns: u64,
     /// As counted before the list was begun.
@@ -84,6 +86,8 @@ pub(super) struct PortWatch {
     qps_read: Option<AtList>,
     /// Time of the latest reading of queue pairs after which counters were read.
     qps_counted_ns: Option<u64>,
+    /// The same by the clock that does not step, if known.
+    qps_counted_steady_ns: Option<u64>,
     /// True once any PSN has advanced: some drivers report only the initial PSNs.
     moving: bool,
 }
@@ -166,6 +170,7 @@ impl PortWatch {
     /// Counts the packets of queue pairs up to their latest reading, which the counters were read after.
     pub(super) fn count_qps(&mut self) {
         self.qps_counted_ns = self.qps_read.map(|at| at.time_ns);
+        self.qps_counted_steady_ns = self.qps_read.and_then(|at| at.steady_ns);
         let (packets, mut is_changed) = (self.packets(), false);
         for qp in self.qps.values_mut() {
             is_changed |= qp.counted(packets);
@@ -256,6 +261,7 @@ impl PortWatch {
         }
         let now = AtList {
             time_ns,
+            steady_ns: found.ended_steady_ns,
             began_ns: found.began_ns,
             packets: self.packets(),
             paused_us: ethernet::received_us(&self.ethernet),
@@ -336,6 +342,7 @@ impl PortWatch {
             active_mtu: self.active_mtu,
             qps: Arc::clone(&self.sampled),
             qps_counted_ns: self.qps_counted_ns,
+            qps_counted_steady_ns: self.qps_counted_steady_ns,
             qp_counters: qp_counters.collect(),
             qps_left_out: self.qps_left_out,
         }

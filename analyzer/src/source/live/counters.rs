@@ -382,9 +382,10 @@ impl Work {
         let found = listed::read(&root, host.ask(), addresses, &mut unread, &mut between);
         // Also what has happened since its latest part: what the list lacks may have ended meanwhile.
         between();
-        self.watch.note_clock(WallClock::sample().offset_ns());
-        let found = listed::QueuePairs { began_ns, ..found };
-        self.watch.take_qps(&found, now_ns());
+        let (clock, ended_ns) = (WallClock::sample(), monotonic_ns());
+        self.watch.note_clock(clock.offset_ns());
+        let found = listed::QueuePairs { began_ns, ended_steady_ns: Some(ended_ns), ..found };
+        self.watch.take_qps(&found, clock.unix_ns(ended_ns));
         self.watch.note_list(&found, u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
         if let Some(posts) = &self.posts {
             posts.list(&found);

@@ -220,6 +220,41 @@ fn rows_of_queue_pairs_are_of_what_moved() {
     assert!(read(11, 0, 0).is_empty());
 }
 
+/// Packets of a row are those between two readings. Its length is that of the clock that does not step, whatever the
+/// other one was set by meanwhile.
+#[test]
+fn a_clock_that_is_set_makes_no_row_of_a_queue_pair_longer_or_shorter() {
+    let mut collector = collector(None);
+    let mut found = Vec::new();
+    for second in 0..=12 {
+        // Readings are rarer than samples.
+        let read = second - second % 4;
+        let unix_ns = |second: u64| {
+            let by_ns = if second < 6 {
+                0
+            } else if second < 10 {
+                3_600_000_000_000
+            } else {
+                -1_500_000_000
+            };
+            (START + second * SECOND).saturating_add_signed(by_ns)
+        };
+        let of = ContextSample {
+            read_ns: unix_ns(read),
+            read_steady_ns: Some(read * SECOND),
+            ..context(17, read, read / 4)
+        };
+        let mut sample = sample(read, vec![of]);
+        (sample.time_ns, sample.steady_ns) = (unix_ns(second), Some(second * SECOND));
+        let port = &mut Arc::make_mut(&mut sample.devices).ports[0];
+        (port.qps_counted_ns, port.qps_counted_steady_ns) = (Some(unix_ns(read)), Some(read * SECOND));
+        let rows = take(&mut collector, &sample).qp_seconds;
+        found.extend(rows.iter().map(|row| (row.lqpn, row.sent_packets, row.interval_ns)));
+    }
+    let each = [(17, Some(1_000), 4 * SECOND), (19, Some(40), 4 * SECOND)];
+    assert_eq!(found, [each, each, each].concat());
+}
+
 #[test]
 fn a_number_that_is_used_again_begins_at_zero_and_queue_pairs_that_leave_have_a_row() {
     let mut collector = collector(None);

@@ -494,6 +494,7 @@ impl Asker {
             src: progress.context.src_index.and_then(address),
             context: progress.context.clone(),
             read_ns: progress.read.unix_ns,
+            read_steady_ns: Some(progress.read.monotonic_ns),
             readings: progress.readings,
             sent: progress.sent,
             received: progress.received,
