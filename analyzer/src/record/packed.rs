@@ -11,25 +11,24 @@ use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 
 use super::cell::{Cell, CellKind};
-use super::parquet::{self, GROUP};
+use super::parquet::{GROUP, Groups};
 use super::table::{Column, Row};
 use crate::util::map::Map;
-use crate::util::pack::{Malformed, pack, packed, unpacked};
+use crate::util::pack::{Malformed, pack, packed, packed_count, unpacked};
 use crate::util::shared::Shared;
+use crate::util::units;
 
 /// First byte of packed rows. In journals of older versions, rows are Parquet files, which begin with another one.
 const MARK: u8 = b'R';
-/// Maximum length of the texts of [`GROUP`] rows, in bytes.
-const MOST_TEXTS: u64 = 256 << 20;
-/// Maximum number of groups of [`GROUP`] rows in a frame: rows of an interval, and those that waited for the disk.
-const MOST_GROUPS: usize = 1_024;
+/// Maximum length of the texts of a group, in bytes: 2 kB for each of [`GROUP`] rows, as JSON of findings takes.
+const MOST_TEXTS: usize = 16 << 20;
 
 pack! {
     struct PackedGroup { rows, columns, texts }
     struct PackedColumn { known, numbers }
 }
 
-/// At most [`GROUP`] rows.
+/// At most [`GROUP`] rows, with texts of at most [`MOST_TEXTS`].
 struct PackedGroup {
     rows: usize,
     columns: Vec<PackedColumn>,
@@ -69,30 +68,60 @@ impl Texts {
 /// # Errors
 /// Errors of the compressor, which no rows cause.
 pub(super) fn pack_rows<R: Row>(rows: &[R]) -> io::Result<Vec<u8>> {
-    let groups: Vec<PackedGroup> = rows.chunks(GROUP).map(pack_group).collect::<io::Result<_>>()?;
+    let mut groups = Vec::new();
+    rows.chunks(GROUP).try_for_each(|rows| pack_groups(rows, &mut groups))?;
     Ok([&[MARK][..], &packed(&groups)].concat())
 }
 
-/// The rows of these bytes, also if they are a Parquet file. Columns that a version did not have are null.
+/// The rows of these bytes, at most this many, also if they are a Parquet file. Columns that a version did not have are
+/// null.
 ///
 /// # Errors
-/// If they are none, or of another table.
-pub(super) fn unpack_rows<R: Row>(bytes: Bytes) -> io::Result<Vec<R>> {
+/// If they are none, of another table, or take more memory than rows that are packed here.
+pub(super) fn unpack_rows<R: Row>(bytes: Bytes, most: usize) -> io::Result<Vec<R>> {
+    let mut rows = Vec::new();
     let Some((&MARK, rest)) = bytes.split_first() else {
-        return parquet::decode(bytes).map_err(io::Error::other);
+        let mut groups = Groups::new(bytes).map_err(io::Error::other)?;
+        while let Some(more) = groups.next_rows().map_err(io::Error::other)? {
+            rows.extend(more);
+            check_count::<R>(rows.len(), most)?;
+        }
+        return Ok(rows);
     };
     let groups: Vec<PackedGroup> = unpacked(rest).map_err(io::Error::other)?;
-    if groups.len() > MOST_GROUPS || groups.iter().any(|group| group.rows > GROUP) {
+    if groups.iter().any(|group| !(1..=GROUP).contains(&group.rows)) {
         return Err(io::Error::other(Malformed));
     }
-    let mut rows = Vec::new();
+    check_count::<R>(groups.iter().map(|group| group.rows).sum(), most)?;
     for group in groups {
         unpack_group(&group, &mut rows)?;
     }
     Ok(rows)
 }
 
-fn pack_group<R: Row>(rows: &[R]) -> io::Result<PackedGroup> {
+fn check_count<R: Row>(count: usize, most: usize) -> io::Result<()> {
+    if count <= most {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "it has more rows of {} than a recorder writes between two blocks",
+        R::TABLE.name
+    )))
+}
+
+/// Packs rows as one group, or as several if their texts are long.
+fn pack_groups<R: Row>(rows: &[R], groups: &mut Vec<PackedGroup>) -> io::Result<()> {
+    if let Some(group) = pack_group(rows)? {
+        groups.push(group);
+        return Ok(());
+    }
+    let (first, second) = rows.split_at(rows.len() / 2);
+    pack_groups(first, groups)?;
+    pack_groups(second, groups)
+}
+
+/// `None` if the texts of several rows are too long for one group.
+fn pack_group<R: Row>(rows: &[R]) -> io::Result<Option<PackedGroup>> {
     let mut columns: Vec<PackedColumn> = R::TABLE.columns.iter().map(|_| PackedColumn::default()).collect();
     let mut texts = Texts::default();
     for row in rows {
@@ -109,15 +138,17 @@ fn pack_group<R: Row>(rows: &[R]) -> io::Result<PackedGroup> {
         });
     }
     columns.iter_mut().for_each(PackedColumn::shorten);
+    let texts = packed(&texts.list);
+    if texts.len() > MOST_TEXTS && rows.len() > 1 {
+        return Ok(None);
+    }
     let mut compressor = ZlibEncoder::new(Vec::new(), Compression::fast());
-    compressor.write_all(&packed(&texts.list))?;
-    Ok(PackedGroup { rows: rows.len(), columns, texts: compressor.finish()?.into() })
+    compressor.write_all(&texts)?;
+    Ok(Some(PackedGroup { rows: rows.len(), columns, texts: compressor.finish()?.into() }))
 }
 
 fn unpack_group<R: Row>(group: &PackedGroup, rows: &mut Vec<R>) -> io::Result<()> {
-    let mut texts = Vec::new();
-    ZlibDecoder::new(&*group.texts).take(MOST_TEXTS).read_to_end(&mut texts)?;
-    let texts: Vec<Shared> = unpacked(&texts).map_err(io::Error::other)?;
+    let texts = unpack_texts(group, R::TABLE.columns.len())?;
     let none = PackedColumn::default();
     let columns = group.columns.iter().chain(std::iter::repeat(&none));
     let of = |(column, values): (&Column, &PackedColumn)| values.cells(column.kind, group.rows, &texts);
@@ -129,6 +160,20 @@ fn unpack_group<R: Row>(group: &PackedGroup, rows: &mut Vec<R>) -> io::Result<()
         rows.push(row.ok_or_else(|| io::Error::other(Malformed))?);
     }
     Ok(())
+}
+
+/// The texts of a group of a table with this many columns. Few bytes may unpack to any number of texts.
+fn unpack_texts(group: &PackedGroup, columns: usize) -> io::Result<Vec<Shared>> {
+    let mut texts = Vec::new();
+    ZlibDecoder::new(&*group.texts).take(MOST_TEXTS as u64 + 1).read_to_end(&mut texts)?;
+    let reason = if texts.len() > MOST_TEXTS {
+        format!("more than {}", units::bytes(MOST_TEXTS as u64))
+    } else if packed_count(&texts).is_ok_and(|count| count > group.rows * columns) {
+        "more than their rows have cells".to_owned()
+    } else {
+        return unpacked(&texts).map_err(io::Error::other);
+    };
+    Err(io::Error::other(format!("it has texts that a recorder does not write: {reason}")))
 }
 
 impl PackedColumn {
@@ -186,6 +231,7 @@ mod tests {
     use rocescope_common::random::Random;
 
     use super::*;
+    use crate::record::parquet;
     use crate::record::parquet_tests::{OldEvent, event, link};
     use crate::record::registry::{Event, LinkSecond};
 
@@ -193,12 +239,15 @@ mod tests {
     fn rows_come_back_as_they_were_packed_and_in_their_order() {
         for count in [0, 1, 2, 7, GROUP as u64 + 1] {
             let rows: Vec<LinkSecond> = (0..count).map(|n| link(n * 7 % 5)).collect();
-            assert!(unpack_rows::<LinkSecond>(pack_rows(&rows).unwrap().into()).unwrap() == rows, "{count}");
+            assert!(
+                unpack_rows::<LinkSecond>(pack_rows(&rows).unwrap().into(), rows.len()).unwrap() == rows,
+                "{count}"
+            );
         }
         // Numbers at both ends of their range, known in one row.
         let least = LinkSecond { lost: Some(i64::MIN), packets: u64::MAX >> 1, ..link(1) };
         let rows = [LinkSecond { lost: None, ..link(0) }, least, LinkSecond { lost: None, ..link(0) }];
-        assert!(unpack_rows::<LinkSecond>(pack_rows(&rows).unwrap().into()).unwrap() == rows);
+        assert!(unpack_rows::<LinkSecond>(pack_rows(&rows).unwrap().into(), rows.len()).unwrap() == rows);
     }
 
     /// A flow's row in the journal takes little more than one in a file.
@@ -214,9 +263,50 @@ mod tests {
         let new = |t| Event { reason: Some("fault".into()), duration_ns: Some(9), ..event(t) };
         let expected: Vec<Event> = (0..3).map(event).collect();
         let old: Vec<OldEvent> = (0..3).map(new).map(OldEvent).collect();
-        assert_eq!(unpack_rows::<Event>(pack_rows(&old).unwrap().into()).unwrap(), expected);
+        assert_eq!(unpack_rows::<Event>(pack_rows(&old).unwrap().into(), 3).unwrap(), expected);
         // As journals had them.
-        assert_eq!(unpack_rows::<Event>(parquet::encode(&old).unwrap().into()).unwrap(), expected);
+        assert_eq!(unpack_rows::<Event>(parquet::encode(&old).unwrap().into(), 3).unwrap(), expected);
+    }
+
+    /// As findings of many hours would be.
+    #[test]
+    fn long_texts_are_in_groups_that_can_be_read() {
+        let long = |n: u64| {
+            let text = n.to_string().repeat(MOST_TEXTS / 3);
+            LinkSecond { neighbour_port: Some(text.as_str().into()), ..link(n) }
+        };
+        let rows: Vec<LinkSecond> = (0..5).map(long).collect();
+        let packed = pack_rows(&rows).unwrap();
+        let groups: Vec<PackedGroup> = unpacked(&packed[1..]).unwrap();
+        assert_eq!(groups.iter().map(|group| group.rows).collect::<Vec<_>>(), [2, 1, 2]);
+        assert!(unpack_rows::<LinkSecond>(packed.into(), 5).unwrap() == rows);
+    }
+
+    /// Few bytes of anybody who may write to the folder take no memory without a bound.
+    #[test]
+    fn bytes_that_would_take_more_memory_than_rows_are_refused() {
+        let of_texts = |texts: &Vec<Shared>| {
+            let mut compressor = ZlibEncoder::new(Vec::new(), Compression::fast());
+            compressor.write_all(&packed(texts)).unwrap();
+            let texts = compressor.finish().unwrap().into();
+            let group = PackedGroup { rows: 1, columns: Vec::new(), texts };
+            [&[MARK][..], &packed(&vec![group])].concat()
+        };
+        let refused = |bytes: Vec<u8>, most: usize| {
+            assert!(bytes.len() < 1 << 20, "{}", bytes.len());
+            unpack_rows::<LinkSecond>(bytes.into(), most).unwrap_err().to_string()
+        };
+        let long = "x".repeat(MOST_TEXTS);
+        let said = refused(of_texts(&vec![long.as_str().into()]), 1);
+        assert_eq!(said, "it has texts that a recorder does not write: more than 16.8 MB");
+        let said = refused(of_texts(&vec![Shared::default(); 1 << 16]), 1);
+        assert_eq!(said, "it has texts that a recorder does not write: more than their rows have cells");
+        let rows = vec![link(1); 1_000];
+        for bytes in [pack_rows(&rows).unwrap(), parquet::encode(&rows).unwrap()] {
+            let said = refused(bytes.clone(), 999);
+            assert_eq!(said, "it has more rows of link_seconds than a recorder writes between two blocks");
+            assert!(unpack_rows::<LinkSecond>(bytes.into(), 1_000).unwrap() == rows);
+        }
     }
 
     #[test]
@@ -224,10 +314,10 @@ mod tests {
         let whole = pack_rows(&(0..50).map(link).collect::<Vec<_>>()).unwrap();
         let mut random = Random::new(18);
         for at in 0..whole.len() {
-            assert!(unpack_rows::<LinkSecond>(Bytes::copy_from_slice(&whole[..at])).is_err(), "{at}");
+            assert!(unpack_rows::<LinkSecond>(Bytes::copy_from_slice(&whole[..at]), 50).is_err(), "{at}");
             let mut damaged = whole.clone();
             damaged[at] ^= 1 << random.below(8);
-            let _ = unpack_rows::<LinkSecond>(damaged.into());
+            let _ = unpack_rows::<LinkSecond>(damaged.into(), 50);
         }
     }
 }

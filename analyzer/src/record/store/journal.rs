@@ -75,6 +75,12 @@ impl Journal {
         Ok(Self { file, path, len: 0 })
     }
 
+    #[cfg(test)]
+    pub(super) fn on_a_full_disk() -> Self {
+        let path = PathBuf::from("/dev/full");
+        Self { file: File::options().read(true).write(true).open(&path).unwrap(), path, len: 0 }
+    }
+
     /// Opens an existing journal and reads its frames; `None` while another process holds its lock.
     pub(super) fn open(path: PathBuf) -> io::Result<Option<(Self, Vec<Frame>)>> {
         let file = File::options().read(true).write(true).open(&path)?;

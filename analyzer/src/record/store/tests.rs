@@ -366,6 +366,48 @@ fn rows_wait_in_memory_while_no_journal_can_be_created() {
     assert_eq!(read(dir.path()).1.len(), MOST_HELD + 5);
 }
 
+/// An interval of a host with very many flows has more rows than may wait.
+#[test]
+fn rows_that_wait_for_a_full_disk_are_bounded_however_many_an_interval_has() {
+    let mut volume = Volume::on_a_full_disk();
+    let (mut added, mut lost) = (0, 0);
+    for (second, count) in [(0, 3 * GROUP), (1, 3 * GROUP), (2, 20 * GROUP + 7), (3, 20 * GROUP), (4, 1)] {
+        let appended = volume.append(rows(START + second * SECOND, count as u64), &Rows::default());
+        assert_eq!(appended.error.unwrap().kind(), io::ErrorKind::StorageFull);
+        (added, lost) = (added + count as u64, lost + appended.lost);
+        assert!(volume.open_rows() <= 4 * GROUP, "{second}: {}", volume.open_rows());
+        assert_eq!(volume.open_rows() as u64 + lost, added, "{second}");
+        assert_eq!(volume.unwritten(), volume.open_rows() as u64, "{second}");
+    }
+    assert!(lost > 0);
+}
+
+/// Bytes with the right checksum that no recorder wrote, as of somebody who may write to the folder.
+#[test]
+fn a_journal_that_would_take_any_amount_of_memory_is_named_with_its_remedy() {
+    use journal::{FrameKind, Journal};
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = layout::journal(dir.path(), HOST, &layout::uuid());
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let mut hostile = Journal::create(path.clone()).unwrap();
+    // Six hundred times the 8,192 rows of one group: the number of groups comes before them.
+    let packed = crate::record::packed::pack_rows(&rows(START, GROUP as u64).device_seconds).unwrap();
+    let bomb = [&[packed[0], 0xD8, 0x04][..], &packed[2..].repeat(600)].concat();
+    hostile.append(&[(FrameKind::Rows, "device_seconds", &bomb)]).unwrap();
+    drop(hostile);
+    let (mut store, notices) = open(dir.path(), NEVER, Keep::default());
+    let said = format!(
+        "cannot read the journal {}: it has more rows of device_seconds than a recorder writes between two blocks; remove it if it is of no use",
+        path.display()
+    );
+    assert_eq!(notices, [said]);
+    // It goes on without it.
+    store.append(START, rows(START, 3));
+    assert_eq!(store.seal(), Notices::new());
+    assert_eq!((read(dir.path()).1.len(), journals(dir.path())), (3, 1));
+}
+
 #[test]
 fn nothing_is_added_to_files_that_are_in_place_but_not_in_the_queue() {
     let dir = tempfile::tempdir().unwrap();

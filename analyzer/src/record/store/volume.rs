@@ -14,6 +14,9 @@ use crate::record::parquet::{self, GROUP};
 use crate::record::registry::{FlowRollup, Rows};
 use crate::record::table::{Row, Visit};
 
+/// Maximum number of rows of a table in the journal that are in no block: one for each flow that the kernel's table can
+/// hold, beside those of a row group.
+const MOST_OPEN: usize = (1 << 22) + GROUP;
 /// Maximum number of row groups per table kept in memory while the journal cannot be written; then the oldest are
 /// lost.
 const WAITING: usize = 4;
@@ -60,6 +63,12 @@ impl Volume {
         let id = layout::uuid();
         let journal = Journal::create(layout::journal(dir, host, &id))?;
         Ok(Self::with(journal, id, host.to_owned()))
+    }
+
+    /// One whose journal takes nothing.
+    #[cfg(test)]
+    pub(super) fn on_a_full_disk() -> Self {
+        Self::with(Journal::on_a_full_disk(), layout::uuid(), "node1".to_owned())
     }
 
     fn with(journal: Journal, id: String, host: String) -> Self {
@@ -279,9 +288,11 @@ impl Visit for Groups<'_> {
                 }
                 Err(error) => {
                     self.error = Some(error);
-                    if rows.len() > WAITING * GROUP {
-                        self.lost += GROUP as u64;
-                        rows.drain(..GROUP);
+                    // An interval may have more than one group.
+                    let over = rows.len().saturating_sub(WAITING * GROUP).next_multiple_of(GROUP);
+                    if over > 0 {
+                        self.lost += over as u64;
+                        rows.drain(..over);
                         // The oldest may be in the journal.
                         let unwritten = self.volume.unwritten.entry(table).or_default();
                         *unwritten = (*unwritten).min(rows.len() as u64);
@@ -292,6 +303,11 @@ impl Visit for Groups<'_> {
         }
         Ok(())
     }
+}
+
+/// Time of the latest row, Unix nanoseconds; 0 without rows.
+fn latest<R: Row>(rows: &[R]) -> u64 {
+    rows.iter().map(|row| row.t().0).max().unwrap_or(0)
 }
 
 /// Adds a frame to its table.
@@ -309,22 +325,34 @@ impl Visit for Recover<'_> {
             return Ok(());
         }
         let payload = self.volume.journal.read(self.frame.place)?;
-        let decoded: Vec<R> = unpack_rows(payload)?;
-        // Its time is the end of an interval that is not over.
-        if self.frame.kind != FrameKind::Unfinished || table != FlowRollup::TABLE.name {
-            let last_ns = decoded.iter().map(|row| row.t().0).max().unwrap_or(0);
-            self.volume.last_ns = self.volume.last_ns.max(last_ns);
-        }
+        let mut last_ns = 0;
         match self.frame.kind {
-            FrameKind::Unfinished => *rows = decoded,
-            FrameKind::Rows => rows.extend(decoded),
+            FrameKind::Unfinished => {
+                *rows = unpack_rows(payload, MOST_OPEN)?;
+                // Its time is the end of an interval that is not over.
+                if table != FlowRollup::TABLE.name {
+                    last_ns = latest(rows);
+                }
+            }
+            FrameKind::Rows => {
+                let decoded = unpack_rows(payload, MOST_OPEN.saturating_sub(rows.len()))?;
+                last_ns = latest(&decoded);
+                rows.extend(decoded);
+            }
             FrameKind::Block => {
                 rows.clear();
+                let mut first_ns = None;
+                let mut take = |row: R| {
+                    first_ns.get_or_insert(row.t().0);
+                    last_ns = last_ns.max(row.t().0);
+                };
+                parquet::each(payload, &mut take).map_err(io::Error::other)?;
                 let blocks = self.volume.blocks.entry(table).or_default();
-                blocks.first_ns = blocks.first_ns.or(decoded.first().map(|row| row.t().0));
+                blocks.first_ns = blocks.first_ns.or(first_ns);
                 blocks.places.push(self.frame.place);
             }
         }
+        self.volume.last_ns = self.volume.last_ns.max(last_ns);
         Ok(())
     }
 }

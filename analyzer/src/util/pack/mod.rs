@@ -53,6 +53,14 @@ pub fn unpacked<T: Pack>(bytes: &[u8]) -> Result<T, Malformed> {
     if input.0.is_empty() { Ok(value) } else { Err(Malformed) }
 }
 
+/// The number of values of a packed list, before memory is set aside for them.
+///
+/// # Errors
+/// The bytes begin with no such number.
+pub fn packed_count(list: &[u8]) -> Result<usize, Malformed> {
+    Input(list).count()
+}
+
 /// A number for the layout of a type: two programs that have the same read each other's bytes.
 pub fn layout<T: Pack>() -> u64 {
     let mut layout = Layout(0xCBF2_9CE4_8422_2325);
