@@ -36,7 +36,7 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
         (Client::new(server, confine::names).map(Engine::Server), Recordings::default())
     } else {
         let found = Recordings::find(&args.sources).map_err(|error| anyhow!(error))?;
-        for notice in found.hosts_in_several() {
+        for notice in found.hosts_in_several().into_iter().chain(found.of_other_versions()) {
             say(&notice);
         }
         (Engine::find(args.engine.as_deref(), std::env::var_os("PATH").as_deref()), found)

@@ -90,7 +90,7 @@ impl Answer {
         if number(&summary, "all_rows").unwrap_or(0.0) < 1.0 {
             let left_out = left_out(&summary);
             return Err(if left_out.is_empty() {
-                "nothing was recorded in this time range and job: check --from, --to (UTC) and --job"
+                "nothing was recorded of flows, devices and queue pairs in this time range and job: check --from, --to (UTC) and --job; without these, there was no traffic"
                     .to_owned()
             } else {
                 format!(

@@ -100,6 +100,13 @@ impl Recordings {
                 "cannot read {text}: not permitted for this user; a recording is for its owner and group, so join the group, or change the mode of the folder and of {VERSION}"
             ));
         }
+        let others = roots::other_versions(Path::new(text));
+        if found.is_empty() && !others.is_empty() {
+            return Err(format!(
+                "no tables of version {VERSION} in {text}, but {}: ask about them with the rocescope that recorded them",
+                others.join(", ")
+            ));
+        }
         if found.is_empty() {
             return Err(format!(
                 "no recording in {text}: `rocescope record` writes tables below {VERSION}/ of its folder, each file once it is complete; name that folder, or several with *"

@@ -14,6 +14,8 @@ use crate::util::request::{self, Certificates};
 const MOST_TIME: Duration = Duration::from_secs(600);
 /// Maximum size of a response: the limits in the SQL keep results far below it.
 const MOST: u64 = 256 << 20;
+/// ClickHouse's exception for a column that a table does not have.
+const UNKNOWN_COLUMN: &str = "Code: 47.";
 
 /// A server, and all that is read of this host to reach it.
 #[derive(Debug)]
@@ -60,9 +62,18 @@ pub(super) fn ask(client: &Client, statement: &str) -> Result<Vec<u8>, String> {
         };
         let is_missing =
             |table: &&Table| error.contains("Unknown table") && error.contains(&format!("'{}'", table.name));
-        let Some(at) = left.iter().position(is_missing) else { return Err(error) };
+        let Some(at) = left.iter().position(is_missing) else { return Err(with_remedy(error)) };
         statement = without(left.remove(at), &statement);
     }
+}
+
+/// The error, with a remedy for a column that the tables do not have.
+fn with_remedy(error: String) -> String {
+    if error.contains(UNKNOWN_COLUMN) {
+        return error
+            + "; if the tables are of an older version, `rocescope record --clickhouse` of this one adds the columns that they lack";
+    }
+    error
 }
 
 /// The statement with an empty table of this name before its other common table expressions.
@@ -129,6 +140,7 @@ mod tests {
             let answers = [
                 "200 OK\r\nContent-Length: 8\r\n\r\n{\"a\":1}\n",
                 "404 Not Found\r\nContent-Length: 24\r\n\r\nCode: 60. Unknown table\n",
+                "404 Not Found\r\nContent-Length: 53\r\n\r\nCode: 47. Unknown expression identifier `stuck_ns`..\n",
                 "200 OK\r\nContent-Length: 99\r\n\r\n{\"a\":1}\n",
             ];
             answers.map(|answer| {
@@ -153,6 +165,11 @@ mod tests {
         let error = ask(&server, "select 1").unwrap_err();
         assert!(
             error.contains("Unknown table") && error.contains("status 404") && !error.contains("u:p"),
+            "{error}"
+        );
+        let error = ask(&server, "select 1").unwrap_err();
+        assert!(
+            error.contains("`stuck_ns`") && error.ends_with("adds the columns that they lack"),
             "{error}"
         );
         assert!(ask(&server, "select 1").is_err());

@@ -44,6 +44,20 @@ pub(super) fn is_hidden(root: &Path) -> bool {
     is_denied(root) || is_denied(&root.join(VERSION))
 }
 
+/// Names of the folders with tables of other versions, which no question reads.
+pub(super) fn other_versions(root: &Path) -> Vec<String> {
+    let is_version = |name: &str| {
+        let number = name.strip_prefix('v').filter(|number| !number.is_empty());
+        name != VERSION && number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let folders = std::fs::read_dir(root).into_iter().flatten().flatten();
+    let folders = folders.filter(|entry| entry.path().is_dir());
+    let mut names: Vec<String> = folders.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.retain(|name| is_version(name));
+    names.sort();
+    names
+}
+
 /// The message that a bucket has nothing of a question.
 fn nothing_in(root: &str, question: Question) -> String {
     format!(
@@ -74,6 +88,19 @@ impl Recordings {
                 )
             })
             .collect()
+    }
+
+    /// A notice for each folder with tables of another version beside those that are read.
+    pub fn of_other_versions(&self) -> Vec<String> {
+        let roots = self.roots.iter().filter(|root| !is_bucket(root));
+        let all =
+            roots.flat_map(|root| other_versions(Path::new(root)).into_iter().map(move |name| (root, name)));
+        all.map(|(root, name)| {
+            format!(
+                "left out of the answer: {root}/{name}: tables of another version than {VERSION}, which this rocescope reads; ask about them with the rocescope that recorded them"
+            )
+        })
+        .collect()
     }
 
     /// Checks that each bucket has a table of the question.
@@ -133,6 +160,24 @@ mod tests {
         assert!(error.contains(&format!("no recording in {b}:")), "{error}");
         // A pattern names those that are recordings.
         assert_eq!(Recordings::find(&[&all]).unwrap().roots, [a]);
+    }
+
+    #[test]
+    fn tables_of_another_version_are_named() {
+        let root = tempfile::tempdir().unwrap();
+        for file in ["a/v1/steps", "a/v2/steps", "a/v10/steps", "a/view/steps", "b/v2/steps"] {
+            fs::create_dir_all(root.path().join(file)).unwrap();
+            fs::write(root.path().join(file).join("part.parquet"), "").unwrap();
+        }
+        let [a, b] = ["a", "b"].map(|name| root.path().join(name).to_str().unwrap().to_owned());
+        let said = Recordings::find(&[&a]).unwrap().of_other_versions();
+        let of = |version: &str| format!("left out of the answer: {a}/{version}: tables of another version ");
+        assert!(
+            said.len() == 2 && said[0].starts_with(&of("v10")) && said[1].starts_with(&of("v2")),
+            "{said:?}"
+        );
+        let error = Recordings::find(&[&b]).unwrap_err();
+        assert!(error.starts_with(&format!("no tables of version v1 in {b}, but v2: ")), "{error}");
     }
 
     #[test]
