@@ -5,6 +5,7 @@
 
 mod agent;
 mod attach;
+mod clock;
 mod cost;
 mod dashboard;
 mod end_to_end;

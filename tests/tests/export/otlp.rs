@@ -92,7 +92,7 @@ fn attributes(bytes: &[u8], field: u64) -> BTreeMap<String, String> {
 }
 
 /// Integer values of a sum, by link and direction in the report's words.
-fn by_link(request: &[u8], metric: &str, code: Option<&str>) -> BTreeMap<(String, String), f64> {
+pub(super) fn by_link(request: &[u8], metric: &str, code: Option<&str>) -> BTreeMap<(String, String), f64> {
     let mut all = BTreeMap::new();
     for one in at(request, &[1, 2, 2]).into_iter().filter(|one| text(one, &[1]) == metric) {
         let sum = at(one, &[7])[0];
