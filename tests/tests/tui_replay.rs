@@ -231,7 +231,7 @@ fn a_recording_has_time_travel_findings_and_events_in_the_terminal() {
     let events = newest(&screen);
     assert_eq!(events.len(), 4, "four queue pairs: {screen}");
     assert!(events.iter().all(|time| time.starts_with("05:42:09.") && **time <= *end), "{events:?} {end}");
-    assert!(screen.contains("10.0.0.1 → 10.0.0.2 QP 28  ×28 since 05:42:07.667"), "{screen}");
+    assert!(screen.contains("10.0.0.1 → 10.0.0.2 QP 28  ×28 in "), "{screen}");
     assert!(screen.contains("NEW   10.0.0.2 → 10.0.0.1 QP 28  first packet, RC_ACKNOWLEDGE"), "{screen}");
 
     let screen = terminal.press_until("8", "findings", said("FINDINGS ")).unwrap();

@@ -229,7 +229,7 @@ fn signals_and_ctrl_c_give_the_terminal_back() {
         return;
     }
     let session = Session::open(100, 30);
-    for end in [Some(Signal::TERM), Some(Signal::INT), None] {
+    for end in [Some(Signal::TERM), Some(Signal::INT), Some(Signal::QUIT), None] {
         session.start("demo");
         session.terminal.until("the view", |screen| screen.contains("TIMELINE")).unwrap();
         match end {

@@ -94,9 +94,9 @@ pub struct Verdict<'a> {
     pub detail: String,
     /// Time of the state, for its sentence.
     at: &'static str,
-    /// The data is too little or too old for a healthy verdict without reserve, or more is retransmitted than healthy
-    /// traffic does.
-    pub is_reserved: bool,
+    /// A healthy verdict with reserve: the data is too little, too old or incomplete, loss cannot be known, or more is
+    /// retransmitted than healthy traffic does.
+    is_reserved: bool,
     /// Retransmissions are part of the sentence.
     is_noted: bool,
     /// Problems that have ended. Unit: findings.
@@ -149,7 +149,13 @@ impl<'a> Verdict<'a> {
         let headline = troubles().next();
         let is_critical = |one: &&Finding| one.stands() && one.severity == Severity::Critical;
         let worst = troubles().find(is_critical).or(headline);
-        Self { health, detail, at, is_reserved: false, is_noted: false, ended, worst, headline }
+        let is_reserved = health == Health::Healthy && is_incomplete;
+        Self { health, detail, at, is_reserved, is_noted: false, ended, worst, headline }
+    }
+
+    /// True if nothing is wrong, without reserve: only then a view calls the traffic healthy.
+    pub const fn is_good(&self) -> bool {
+        matches!(self.health, Health::Healthy | Health::Recovered) && !self.is_reserved
     }
 
     /// One sentence, without the title of the worst finding.
@@ -195,6 +201,7 @@ impl<'a> Verdict<'a> {
         let retired = &grounds.retired;
         if grounds.is_loss_known == Some(false) {
             self.detail = self.detail.replacen(HEALTHY_SUMMARY, WITHOUT_LOSS, 1) + LOSS_UNKNOWN;
+            self.is_reserved = true;
         }
         if retired.flows > 0 {
             let flows = plural(retired.flows, "retired flow");
@@ -328,7 +335,13 @@ mod tests {
             sentence(&[], 77),
             "No warning: 7.70 % retransmitted, but no loss, congestion or stall above the thresholds"
         );
-        assert!(Verdict::of(&[], false).noting(77, 1_000).is_reserved, "no green badge beside it");
+        assert!(!Verdict::of(&[], false).noting(77, 1_000).is_good(), "no green badge beside it");
+        assert!(Verdict::of(&[], false).noting(9, 1_000).is_good());
+        let ended = [finding(Severity::Critical, false)];
+        assert!(
+            Verdict::of(&ended, false).is_good()
+                && !Verdict::of(&[finding(Severity::Warning, true)], false).is_good()
+        );
         assert_eq!(sentence(&[], 9), "Healthy: no loss, congestion or stall above the thresholds");
         assert_eq!(sentence(&[finding(Severity::Warning, true)], 77), "Degraded: 1 active warning");
     }
@@ -366,9 +379,11 @@ mod tests {
             sentence(&[], &facts),
             "Healthy: no congestion or stall above the thresholds; loss unknown, no packet has a PSN sequence"
         );
-        let incomplete = Finding::new(INCOMPLETE, Severity::Info, "Incomplete".into());
+        assert!(!Verdict::of(&[], false).of_judged(&Grounds::of(&facts)).is_good());
+        let incomplete = [Finding::new(INCOMPLETE, Severity::Info, "Incomplete".into())];
+        assert!(!Verdict::of(&incomplete, false).is_good());
         assert_eq!(
-            Verdict::of(&[incomplete], false).noting(77, 1_000).sentence(),
+            Verdict::of(&incomplete, false).noting(77, 1_000).sentence(),
             "No warning as far as the capture shows: 7.70 % retransmitted, but no loss, congestion or stall above the thresholds"
         );
     }
@@ -387,24 +402,24 @@ mod tests {
             facts.totals.roce_packets = packets;
             facts.window.last_ns = Some(last_ns + silent_ns);
             let verdict = Verdict::of(&[], true).with_basis(&Grounds::of(&facts));
-            (verdict.is_reserved, verdict.sentence())
+            (verdict.is_good(), verdict.sentence())
         };
         let since = units::second_utc(last_ns);
         let fine = "no loss, congestion or stall above the thresholds";
-        assert_eq!(of(FEW, SILENT_NS - 1), (false, format!("Healthy: {fine}")));
+        assert_eq!(of(FEW, SILENT_NS - 1), (true, format!("Healthy: {fine}")));
         let reserved = "Healthy as far as the packets show";
         assert_eq!(
             of(184, 2 * SILENT_NS),
             (
-                true,
+                false,
                 format!("{reserved}: only 184 packets, none in the last 20.0 s (since {since} UTC); {fine}")
             )
         );
         assert_eq!(
             of(FEW, SILENT_NS),
-            (true, format!("{reserved}: no packet in the last 10.0 s (since {since} UTC); {fine}"))
+            (false, format!("{reserved}: no packet in the last 10.0 s (since {since} UTC); {fine}"))
         );
-        assert_eq!(of(FEW - 1, 0), (true, format!("{reserved}: only 499 packets; {fine}")));
+        assert_eq!(of(FEW - 1, 0), (false, format!("{reserved}: only 499 packets; {fine}")));
         // Three taps and a mirror count each of 200 packets four times.
         let again = MultiTapCounts { taps: 3, roce_packets: Some(400), ..MultiTapCounts::default() };
         let twice = Some(Box::new(DuplicateCounts { packets: 200, ..DuplicateCounts::default() }));

@@ -22,6 +22,11 @@ impl DataEnd {
         if self.short { units::clock_utc(ns) } else { units::recent_utc(ns, self.ns) }
     }
 
+    /// The word before a beginning without an end: at the end of a capture nothing goes on.
+    pub const fn since(self) -> &'static str {
+        if self.recorded { "from" } else { "since" }
+    }
+
     /// The time until which what has not ended lasts.
     pub fn until(self) -> Option<u64> {
         self.ns.map(|ns| ns.max(self.shown_ns.unwrap_or(0)))
@@ -30,8 +35,9 @@ impl DataEnd {
 
 impl Finding {
     /// Start and end: "since 05:41:57 UTC, for 13.0 s", with ", quiet for 4.00 s" behind it where it was last seen that
-    /// long ago, or "05:41:57 to 05:42:10 UTC, lasted 13.0 s"; of several episodes the latest, to which the
-    /// figures belong. `None` if neither is known, as for settings.
+    /// long ago, "from 05:41:57 UTC to the end of the capture, lasted 13.0 s", or "from 05:41:57 to 05:42:10 UTC,
+    /// lasted 13.0 s"; of several episodes the latest, to which the figures belong. `None` if neither is known, as for
+    /// settings.
     pub fn when(&self, end: DataEnd) -> Option<String> {
         let ended = self.has_ended(end.ns);
         let first = self.since_ns();
@@ -39,25 +45,21 @@ impl Finding {
         let at = |ns: u64| end.clock(ns);
         let until = |first: u64, last: u64| units::duration(last.saturating_sub(first));
         let text = match (first, last) {
-            (Some(first), Some(last)) if last <= first => format!("{} UTC", at(first)),
+            (Some(first), Some(last)) if last <= first => format!("at {} UTC", at(first)),
             (Some(first), Some(last)) => {
-                format!("{} to {} UTC, lasted {}", at(first), at(last), until(first, last))
+                format!("from {} to {} UTC, lasted {}", at(first), at(last), until(first, last))
             }
             (Some(first), None) => {
                 let quiet = self.quiet_until(end);
                 let end_ns = if quiet.is_some() { self.last_seen_ns } else { end.until() };
                 let length = end_ns.filter(|end| *end > first).map(|end| until(first, end));
-                let length =
-                    |word: &str| length.as_ref().map_or_else(String::new, |text| format!(", {word}{text}"));
-                let quiet = quiet.map(|ns| format!(", quiet for {}", units::duration(ns)));
-                match (quiet, end.recorded) {
-                    (Some(quiet), true) => {
-                        format!("{} UTC{}{quiet} to the end of the capture", at(first), length("for "))
-                    }
-                    (None, true) => format!("{} UTC to the end of the capture{}", at(first), length("")),
-                    (quiet, false) => {
-                        format!("since {} UTC{}{}", at(first), length("for "), quiet.unwrap_or_default())
-                    }
+                let (word, to_end) =
+                    if end.recorded { ("lasted", " to the end of the capture") } else { ("for", "") };
+                let length = length.map_or_else(String::new, |text| format!(", {word} {text}"));
+                let since = format!("{} {} UTC", end.since(), at(first));
+                match quiet.map(units::duration) {
+                    Some(quiet) => format!("{since}{length}, quiet for {quiet}{to_end}"),
+                    None => format!("{since}{to_end}{length}"),
                 }
             }
             (None, Some(last)) => format!("{} {} UTC", if ended { "ended" } else { "last seen" }, at(last)),
@@ -111,14 +113,17 @@ mod tests {
         one.last_seen_ns = live.ns;
         assert_eq!(one.when(live).as_deref(), Some("since 13:05:09 UTC, for 1 min 40 s"));
         let capture = DataEnd { recorded: true, ..live };
-        assert_eq!(one.when(capture).as_deref(), Some("13:05:09 UTC to the end of the capture, 1 min 40 s"));
+        assert_eq!(
+            one.when(capture).as_deref(),
+            Some("from 13:05:09 UTC to the end of the capture, lasted 1 min 40 s")
+        );
         // Last seen a while before the end, but not ended yet: it lasts no longer than it was seen.
         one.active = true;
         let soon = |recorded| DataEnd { ns: Some(START + 20 * SECOND), recorded, ..DataEnd::default() };
         one.last_seen_ns = Some(START + 13 * SECOND);
         let quiet = "since 13:05:09 UTC, for 13.0 s, quiet for 7.00 s";
         assert_eq!(one.when(soon(false)).as_deref(), Some(quiet));
-        let quiet = "13:05:09 UTC, for 13.0 s, quiet for 7.00 s to the end of the capture";
+        let quiet = "from 13:05:09 UTC, lasted 13.0 s, quiet for 7.00 s to the end of the capture";
         assert_eq!(one.when(soon(true)).as_deref(), Some(quiet));
         let shown = DataEnd { shown_ns: Some(START + 22 * SECOND), ..soon(false) };
         assert!(one.when(shown).unwrap().ends_with("for 13.0 s, quiet for 9.00 s"), "by the time shown");
@@ -136,15 +141,15 @@ mod tests {
         let episode = |from: u64| Episode { first_ns: START + from * SECOND, last_ns: START, peak: None };
         one.episodes = vec![episode(0), episode(5)];
         one.active = false;
-        let ended = "13:05:14 to 13:05:22 UTC, lasted 8.00 s, 2nd time in 13.0 s";
+        let ended = "from 13:05:14 to 13:05:22 UTC, lasted 8.00 s, 2nd time in 13.0 s";
         assert_eq!(one.when(live).as_deref(), Some(ended));
         let tomorrow = DataEnd { ns: Some(START + 86_400 * SECOND), recorded: false, ..DataEnd::default() };
         assert_eq!(
             one.when(tomorrow).as_deref(),
-            Some("2026-03-01 13:05 to 2026-03-01 13:05 UTC, lasted 8.00 s, 2nd time in 13.0 s")
+            Some("from 2026-03-01 13:05 to 2026-03-01 13:05 UTC, lasted 8.00 s, 2nd time in 13.0 s")
         );
         one.episodes[1].first_ns = START + 13 * SECOND;
-        let moment = "13:05:22 UTC, 2nd time in 13.0 s";
+        let moment = "at 13:05:22 UTC, 2nd time in 13.0 s";
         assert_eq!(one.when(live).as_deref(), Some(moment), "a moment has no length");
         (one.first_seen_ns, one.episodes) = (None, Vec::new());
         assert_eq!(one.when(live).as_deref(), Some("ended 13:05:22 UTC"));

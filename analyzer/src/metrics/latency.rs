@@ -345,13 +345,18 @@ impl Figure {
 
     /// Requests without an answer of their own: they take longer than those that are timed, or for ever.
     pub const fn unanswered(&self) -> u64 {
-        self.ambiguous + self.outstanding
+        unanswered(self.ambiguous, self.outstanding)
     }
 
     /// Requests that are not in the times, and will not be: without those that no answer has been seen for.
     pub const fn not_timed(&self) -> u64 {
         self.unpaired + self.ambiguous + self.ring_full + self.untracked
     }
+}
+
+/// Requests without an answer of their own: those whose answer may be that of another one, and those without any.
+pub const fn unanswered(ambiguous: u64, outstanding: u64) -> u64 {
+    ambiguous + outstanding
 }
 
 /// Figures by the slot of the flow of requests. A map of 65,536 takes twice the memory.

@@ -13,6 +13,10 @@ use crate::util::units::plural;
 pub struct ReportVerdict {
     /// State of the traffic at the end of the data. Null: neither a RoCE packet nor an RDMA device was observed.
     pub health: Option<Health>,
+    /// True: nothing is wrong, without reserve. False: a problem lasts, nothing was observed, or the traffic is healthy
+    /// as far as the data shows: too few packets, none at the end, packets missing, loss that cannot be known, or 1 %
+    /// retransmitted.
+    pub good: bool,
     /// One sentence for people.
     pub sentence: String,
     /// `id` of the worst finding: the first of `findings` above info, but a critical one that has not ended before a
@@ -32,7 +36,8 @@ impl ReportVerdict {
         let grounds = Grounds::of(facts);
         let verdict = Verdict::of(&findings, recorded).of_judged(&grounds).noting(retransmitted, packets);
         let verdict = verdict.with_basis(&grounds);
-        let (health, sentence, worst) = (verdict.health, verdict.sentence(), verdict.worst);
+        let (health, good, sentence, worst) =
+            (verdict.health, verdict.is_good(), verdict.sentence(), verdict.worst);
         let nothing = facts.totals.roce_packets == 0 && facts.devices.is_empty();
         let next =
             verdict.next_command().unwrap_or_else(|| next_when_healthy(&findings, nothing || !recorded));
@@ -45,9 +50,9 @@ impl ReportVerdict {
                 }
                 None => "Unknown: no RoCE packet was observed".to_owned(),
             };
-            return Self { health: None, sentence, worst, next };
+            return Self { health: None, good: false, sentence, worst, next };
         }
-        Self { health: Some(health), sentence, worst, next }
+        Self { health: Some(health), good, sentence, worst, next }
     }
 }
 

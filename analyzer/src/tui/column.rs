@@ -12,7 +12,6 @@ use ratatui::style::Style;
 
 pub use fit::{ColumnContext, fit, fit_sums};
 pub use table::{COLUMNS, Id};
-pub(in crate::tui) use value::LEAST;
 pub use value::{SortKey, Value, ValueKind};
 
 use super::theme;

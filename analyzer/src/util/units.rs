@@ -165,6 +165,9 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
+/// Before the lower bound of a time.
+pub const LEAST: &str = ">";
+
 /// The change of a duration, with its sign.
 pub fn growth(ns: i64) -> String {
     let sign = if ns < 0 { '−' } else { '+' };

@@ -534,3 +534,26 @@ fn the_row_in_trouble_has_the_naks() {
         assert!(row.total.acks == 0, "it is the data");
     }
 }
+
+/// Each with its word where it begins, and what goes on to the end.
+#[test]
+fn a_wide_screen_shows_which_problem_was_there_when() {
+    let updates = sizes::cycle(sizes::CYCLE);
+    let mut app = sizes::until(&updates, 39);
+    app.on_resize(160, 48);
+    let row = |app: &App| {
+        let picture = text(app);
+        let line = picture.lines().find(|line| line.contains(" episodes "));
+        line.unwrap_or_else(|| panic!("{picture}")).to_owned()
+    };
+    let shown = row(&app);
+    let at: Vec<_> = ["·CE━", "LOSS━", "RNR━"].iter().map(|word| shown.find(word)).collect();
+    assert!(at.iter().all(Option::is_some) && at.is_sorted(), "{shown}");
+    assert!(shown.contains("━▶"), "{shown}");
+    // At the cursor it is what was there then.
+    assert!(shown.contains("episodes            "), "{shown}");
+    press(&mut app, &[Key::Left]);
+    assert!(row(&app).contains(" RNR "), "{}", row(&app));
+    let healthy = text(&sizes::until(&updates, 9));
+    assert!(!healthy.contains(" episodes "), "{healthy}");
+}

@@ -541,3 +541,22 @@ fn a_level_has_one_colour_on_all_screens() {
     let [gaps, again] = ["13 missing", "1.47k retransmitted"].map(|text| colour(&app, "QUEUE PAIR", text));
     assert_eq!([gaps, again], [lost, retransmitted]);
 }
+
+/// Green is what is known to be healthy: of a few packets too little is.
+#[test]
+fn a_healthy_verdict_with_reserve_is_not_green() {
+    let green = |app: &App| {
+        let terminal = draw(app);
+        let title = terminal.backend().buffer().content[..usize::from(USUAL.0)].to_vec();
+        title.iter().any(|cell| cell.fg == Color::Green || cell.bg == Color::Green)
+    };
+    let healthy = after(&World::healthy(), USUAL, 30);
+    assert!(green(&healthy) && text(&healthy).contains(" ● HEALTHY  "), "{}", text(&healthy));
+    let few = replayed("b7_ud_ops.h1.pcap", USUAL);
+    let picture = text(&few);
+    assert!(
+        picture.contains(" ○ NO WARNING  ") && picture.contains(" ○ no warning since the start"),
+        "{picture}"
+    );
+    assert!(!green(&few), "{picture}");
+}

@@ -487,7 +487,7 @@ fn later_findings_are_not_shown_at_an_older_snapshot() {
     assert!(text(&app).contains(" not kept for this snapshot"));
     press(&mut app, &[Key::Char('8')]);
     let screen = text(&app);
-    assert!(screen.contains(", of 12:00:20") && screen.contains(&title), "{screen}");
+    assert!(screen.contains("FINDINGS of 12:00:20") && screen.contains(&title), "{screen}");
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub(crate) struct Wanted {
     bin: Vec<PathBuf>,
 }
 
+/// Names of the threads that work for the screen.
+const WORKERS: [&str; 4] = ["inbox", "background", "analysis", "files"];
 const SIZE: Winsize = Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
 /// Long enough for a time range of a minute, with enough of the capture left.
 const WARM_UP: Duration = Duration::from_secs(22);
@@ -298,13 +300,34 @@ impl Session {
     /// Milliseconds for which the screen's thread ran, and for which it waited for a CPU.
     pub(super) fn spent(&self) -> Result<(f64, f64)> {
         let pid = self.child.id();
-        let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat"))
-            .context("the kernel has no statistics of threads: CONFIG_SCHEDSTATS, CONFIG_SCHED_INFO")?;
-        let mut numbers = text.split_whitespace().map(|n| n.parse::<f64>().map(|ns| ns / 1e6));
-        let both = numbers.next().transpose()?.zip(numbers.next().transpose()?);
-        ensure!(both.is_some(), "schedstat has another form: {text}");
-        both.context("schedstat is empty")
+        thread_times(Path::new(&format!("/proc/{pid}/task/{pid}")))
     }
+
+    /// Milliseconds for which all threads of the terminal UI ran: the screen's, and those that work for it.
+    pub(super) fn spent_by_all(&self) -> Result<f64> {
+        let pid = self.child.id().to_string();
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).context("the program has ended")?;
+        let mut all = 0.0;
+        for task in tasks {
+            let task = task?.path();
+            // One that has just ended has no name any more.
+            let Ok(name) = fs::read_to_string(task.join("comm")) else { continue };
+            if task.ends_with(&pid) || WORKERS.contains(&name.trim_end()) {
+                all += thread_times(&task)?.0;
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Milliseconds for which the thread of this folder of /proc ran, and for which it waited for a CPU.
+fn thread_times(task: &Path) -> Result<(f64, f64)> {
+    let text = fs::read_to_string(task.join("schedstat"))
+        .context("the kernel has no statistics of threads: CONFIG_SCHEDSTATS, CONFIG_SCHED_INFO")?;
+    let mut numbers = text.split_whitespace().map(|n| n.parse::<f64>().map(|ns| ns / 1e6));
+    let both = numbers.next().transpose()?.zip(numbers.next().transpose()?);
+    ensure!(both.is_some(), "schedstat has another form: {text}");
+    both.context("schedstat is empty")
 }
 
 impl Drop for Session {

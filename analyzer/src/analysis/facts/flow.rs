@@ -18,8 +18,8 @@ use super::{Ecn, MixedIn, Tunnels};
 use crate::analysis::{FlowIcrc, LastNaks, SequenceLoss, Spray, Unfollowed};
 #[cfg(test)]
 use crate::analysis::{Icrc, Loss};
-use crate::metrics::latency::LatencyRange;
 pub use crate::metrics::latency::Summary as Latency;
+use crate::metrics::latency::{self, LatencyRange};
 
 /// One direction of a queue pair on one link: link, direction, source, destination and destination QP
 /// identify it. The UDP source port is not part of the key.
@@ -522,6 +522,13 @@ pub struct Untimed {
     pub untracked: u64,
     /// Not answered so far. Unit: requests.
     pub outstanding: u64,
+}
+
+impl Untimed {
+    /// Requests that take longer than those that are timed, or for ever.
+    pub const fn unanswered(self) -> u64 {
+        latency::unanswered(self.ambiguous, self.outstanding)
+    }
 }
 
 /// Evidence for the queue pair that sends in this direction.

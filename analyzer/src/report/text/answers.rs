@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use crate::analysis::{Flow, Latency, LatencyRange, Untimed};
+use crate::metrics::latency::is_least;
 pub(crate) use crate::metrics::latency::{P99_SAMPLES, P999_SAMPLES};
 use crate::report::Report;
 use crate::report::text::flows::{endpoints, link_name};
@@ -17,9 +18,41 @@ const LISTED: usize = 10;
 /// Largest error of the centre of a latency bucket, in per cent: eight buckets to an octave.
 const HALF_BUCKET: f64 = 100.0 / 16.0;
 
-/// A percentile of `count` samples; a dash for fewer than `least`, and where it is not known.
-pub(crate) fn enough(ns: impl Into<Option<u64>>, count: u64, least: u64) -> String {
-    ns.into().filter(|_| count >= least).map_or_else(|| units::UNKNOWN.into(), units::duration)
+/// Requests that percentiles are of, and those that no time is known of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Requests {
+    pub(crate) answered: u64,
+    pub(crate) unanswered: u64,
+}
+
+impl Requests {
+    /// Those of a flow of a report. A recording does not say how many were not answered.
+    pub(crate) fn of(flow: &Flow, latency: &Latency) -> Self {
+        let unanswered = flow.latency_untimed.get().map_or(0, Untimed::unanswered);
+        Self { answered: latency.count, unanswered }
+    }
+
+    /// The median of those that were answered as text.
+    pub(crate) fn p50(self, ns: u64) -> String {
+        self.percentile(500, ns, 1)
+    }
+
+    /// Their 99th percentile; a dash where they are too few.
+    pub(crate) fn p99(self, ns: u64) -> String {
+        self.percentile(990, ns, P99_SAMPLES)
+    }
+
+    /// Their 99.9th percentile; a dash where they are too few or it is not known.
+    pub(crate) fn p999(self, ns: impl Into<Option<u64>>) -> String {
+        self.percentile(999, ns, P999_SAMPLES)
+    }
+
+    /// Marked where the percentile of all requests may be longer; a dash for fewer answers than `enough`.
+    fn percentile(self, per_mille: u64, ns: impl Into<Option<u64>>, enough: u64) -> String {
+        let least = if is_least(per_mille, self.answered, self.unanswered) { units::LEAST } else { "" };
+        let known = ns.into().filter(|_| self.answered >= enough);
+        known.map_or_else(|| units::UNKNOWN.into(), |ns| format!("{least}{}", units::duration(ns)))
+    }
 }
 
 /// True if a flow has enough samples for a 99th percentile.
@@ -41,14 +74,10 @@ pub(super) fn latency(report: &Report, room: usize) -> Vec<String> {
     let solid = |latency: &Latency| latency.count >= P99_SAMPLES;
     flows.sort_by_key(|(_, latency)| Reverse((solid(latency), latency.p99, latency.count)));
     let few = flows.iter().take(LISTED).any(|(_, latency)| latency.count < P999_SAMPLES);
-    let rows = flows.iter().take(LISTED).map(|(flow, latency)| {
-        let times = [
-            units::duration(latency.p50),
-            enough(latency.p99, latency.count, P99_SAMPLES),
-            enough(latency.p999.get(), latency.count, P999_SAMPLES),
-            units::duration(latency.max),
-        ];
-        let [p50, p99, p999, max] = times;
+    let row = |(flow, latency): &(&Flow, &Latency)| {
+        let requests = Requests::of(flow, latency);
+        let (p50, p99) = (requests.p50(latency.p50), requests.p99(latency.p99));
+        let (p999, max) = (requests.p999(latency.p999.get()), units::duration(latency.max));
         let [p50_range, p99_range] = flow.latency_range_ns.as_deref().map(ranges).unwrap_or_default();
         let p99_range = if latency.count < P99_SAMPLES { units::UNKNOWN.into() } else { p99_range };
         let times = if recording.is_some() {
@@ -60,18 +89,25 @@ pub(super) fn latency(report: &Report, room: usize) -> Vec<String> {
         cells.push(units::count(latency.count));
         cells.extend(times);
         cells
-    });
+    };
+    let rows: Vec<Vec<String>> = flows.iter().take(LISTED).map(row).collect();
+    let bounded = rows.iter().flatten().any(|cell| cell.starts_with(units::LEAST));
     let headings: &[_] = match recording {
         Some(_) => &["SAMPLES", "p50", "p50 RANGE", "p99", "p99 RANGE", "MAX"],
         None => &["SAMPLES", "p50", "p99", "p99.9", "MAX"],
     };
-    let mut lines = list(report, headings, rows.collect(), flows.len(), room, false);
+    let mut lines = list(report, headings, rows, flows.len(), room, false);
     if !lines.is_empty() {
         let mut why = exactness(report);
         if few && recording.is_some() {
             let _ = write!(why, " p99 needs {P99_SAMPLES} samples.");
         } else if few {
             let _ = write!(why, " p99 needs {P99_SAMPLES} samples, p99.9 {}.", units::count(P999_SAMPLES));
+        }
+        if bounded {
+            let sign = units::LEAST;
+            let _ =
+                write!(why, " {sign}: lower bound, as more requests than lie above it were not answered.");
         }
         why.extend(not_timed(&report.facts.flows));
         why.extend(not_answered(&report.facts.flows));

@@ -96,9 +96,10 @@ pub(crate) struct Headline {
 
 /// The verdict over the findings of a report.
 pub(crate) fn headline(report: &Report) -> Headline {
-    let ReportVerdict { health, sentence, next, .. } = &report.verdict;
+    let ReportVerdict { health, good, sentence, next, .. } = &report.verdict;
     let role = match health {
-        Some(Health::Healthy | Health::Recovered) => Role::Good,
+        Some(Health::Healthy | Health::Recovered) if *good => Role::Good,
+        Some(Health::Healthy | Health::Recovered) => Role::Heading,
         Some(Health::Degraded) | None => Role::Warning,
         Some(Health::Critical) => Role::Critical,
     };

@@ -19,7 +19,7 @@ mod traffic;
 
 pub(crate) use traffic::{BURSTS_NOT_RECORDED, trend_in_words};
 
-pub(crate) use answers::{P99_SAMPLES, P999_SAMPLES, enough, ranges};
+pub(crate) use answers::{P99_SAMPLES, P999_SAMPLES, Requests, ranges};
 pub(crate) use findings::{Headline, end_of, headline, not_evaluated, sorted};
 pub(crate) use flows::{missing, retransmissions};
 pub(crate) use nccl::summary as nccl_summary;

@@ -8,7 +8,7 @@ use super::markup::Markup;
 use crate::analysis::{Flow, Latency, link_name};
 use crate::metrics::latency::BySlot;
 use crate::report::Report;
-use crate::report::text::{P99_SAMPLES, P999_SAMPLES, Topic, enough, ranges, sections};
+use crate::report::text::{P99_SAMPLES, Requests, Topic, ranges, sections};
 use crate::sample::Sample;
 use crate::util::style::Paint;
 use crate::util::units;
@@ -154,11 +154,12 @@ fn texts(flow: &Flow, one: &Latency) -> [String; 5] {
     let [p50_range, p99_range] =
         ranges.map_or_else(Default::default, |of| of.map(|range| format!(" ({range})")));
     let p99_range = if one.count < P99_SAMPLES { String::new() } else { p99_range };
+    let requests = Requests::of(flow, one);
     [
         units::count(one.count),
-        units::duration(one.p50) + &p50_range,
-        enough(one.p99, one.count, P99_SAMPLES) + &p99_range,
-        enough(one.p999.get(), one.count, P999_SAMPLES),
+        requests.p50(one.p50) + &p50_range,
+        requests.p99(one.p99) + &p99_range,
+        requests.p999(one.p999.get()),
         units::duration(one.max),
     ]
 }

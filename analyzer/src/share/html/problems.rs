@@ -42,7 +42,8 @@ pub(super) fn verdict(page: &mut Markup, report: &Report, headline: &Headline) {
     let sign = match headline.role {
         Role::Critical => "✖ ",
         Role::Warning => "▲ ",
-        _ => "● ",
+        Role::Good => "● ",
+        _ => "○ ",
     };
     page.raw("<h1>").leaf("span", "sign", sign).text(&headline.sentence).raw("</h1>\n");
     for (label, text) in [("Worst", &headline.worst), ("Latest", &headline.latest)] {

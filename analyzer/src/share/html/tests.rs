@@ -89,7 +89,7 @@ fn a_problem_that_is_quiet_says_so() {
         page(&report, None, None)
     };
     let quiet = of(7);
-    assert!(quiet.contains("for 3.00 s, quiet for 7.00 s"));
+    assert!(quiet.contains(" 3.00 s, quiet for 7.00 s"));
     assert!(quiet.contains("<span class=\"label\"> quiet</span>"));
     assert!(!of(2).contains("quiet"));
 }

@@ -350,15 +350,17 @@ fn state(app: &App, data: &Data, (room, wide): (usize, bool)) -> Spans {
         HeadlineSource::Unknown(_) => Spans::default(),
         HeadlineSource::Known(concluded, verdict) => match (verdict.health, verdict.headline) {
             (Health::Degraded | Health::Critical, Some(_)) => badges(&concluded, room, wide),
+            (Health::Recovered, Some(_)) if app.view.shows_end() => fine("HEALTHY AT THE END"),
             (Health::Recovered, Some(_)) => fine("HEALTHY NOW"),
             _ => {
                 // Of a capture that is still read, the rest is not known.
                 let reading = data.model.kind == SourceKind::Replay && app.view.timeline.end.is_none();
-                fine(match (reading, verdict.is_reserved) {
-                    (true, _) => "HEALTHY SO FAR",
-                    (false, true) => "NO WARNING",
-                    (false, false) => "HEALTHY",
-                })
+                match (verdict.is_good(), reading) {
+                    (true, true) => fine("HEALTHY SO FAR"),
+                    (true, false) => fine("HEALTHY"),
+                    (false, true) => part(" ○ NO WARNING SO FAR ", theme::SELECTED),
+                    (false, false) => part(" ○ NO WARNING ", theme::SELECTED),
+                }
             }
         },
     }
@@ -384,9 +386,7 @@ fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, St
             // Where it continues the time stands in the next line.
             let since = worst.since_ns().filter(|_| !continues);
             let end = app.view.data_end(None);
-            // At the end of a capture nothing goes on.
-            let word = if end.recorded { "from" } else { "since" };
-            let since = since.map(|ns| format!("  {word} {}", end.clock(ns)));
+            let since = since.map(|ns| format!("  {} {}", end.since(), end.clock(ns)));
             // Its own page has the sentence right below, whole, and its ends further down.
             let shown =
                 (app.view.screen == Screen::Problem).then(|| app.screens.problem.at(&app.view)).flatten();

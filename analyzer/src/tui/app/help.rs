@@ -41,7 +41,7 @@ const STEPS: Screens = OVERVIEW.and(Screen::Bursts.only());
 const EVENTS: Screens = OVERVIEW.and(Screen::Events.only()).and(Screen::Detail.only());
 
 /// Words that screens use, and what they mean.
-const WORDS: [(Screens, &str, &str); 13] = [
+const WORDS: [(Screens, &str, &str); 15] = [
     (CHARTS, "throughput", "mean of each column of the timeline, all packets once"),
     (
         CHARTS,
@@ -55,6 +55,12 @@ const WORDS: [(Screens, &str, &str); 13] = [
         CHARTS,
         "figures, peak",
         "left of the chart: in the time range of the title; right: the highest column, per second or per column",
+    ),
+    (CHARTS, "episodes", "which problem was active when; of several at a time the worst"),
+    (
+        CHARTS,
+        "NO WARNING",
+        "nothing above the thresholds, but too little is known or too much retransmitted to call it healthy",
     ),
     (LINKS, "max/mean", "the busiest link against the mean of the links: 1.00 is even"),
     (LINKS, "Jain", "Jain's fairness index of the links: 1.00 is even, 0.50 is all on one of two"),

@@ -158,7 +158,7 @@ impl<'a> Value<'a> {
 
     /// The sign before its number: that of a lower bound.
     pub(in crate::tui) const fn sign(&self) -> &'static str {
-        if matches!(self, Self::LeastDuration(_)) { LEAST } else { "" }
+        if matches!(self, Self::LeastDuration(_)) { units::LEAST } else { "" }
     }
 
     /// The value as exports hold it: a number, a text, or null when it is unknown.
@@ -225,9 +225,6 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Before the lower bound of a time.
-pub(in crate::tui) const LEAST: &str = ">";
-
 /// The lower bound of a duration, with the digits for which its sign leaves room.
 fn least(ns: u64) -> String {
     let text = units::duration(ns);
@@ -237,7 +234,7 @@ fn least(ns: u64) -> String {
         let point = if fewer.is_empty() { "" } else { "." };
         Some(format!("{whole}{point}{fewer}{unit}"))
     });
-    format!("{LEAST}{}", shorter.unwrap_or_else(|| text.replace(' ', "")))
+    format!("{}{}", units::LEAST, shorter.unwrap_or_else(|| text.replace(' ', "")))
 }
 
 /// Floats that are not negative compare like their bits.

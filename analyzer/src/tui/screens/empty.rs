@@ -71,7 +71,8 @@ fn lines(view: &View) -> Vec<Line<'static>> {
         return match &view.timeline.end {
             None => vec![title("Waiting for the first sample…")],
             Some(End::Done) => vec![title("The source ended without a sample.")],
-            Some(End::Failed(error)) => vec![title("The source failed."), text(error.clone())],
+            // It may be a file, or an option: the sentence names what is at fault.
+            Some(End::Failed(error)) => vec![title(error.clone())],
         };
     };
     let mut lines = nothing(view, data);

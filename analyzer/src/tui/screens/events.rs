@@ -20,7 +20,7 @@ use crate::tui::log::{Entry, EntryAt, IDLE, Log, route};
 use crate::tui::overlay::OpenedEvent;
 use crate::tui::screen::Screen;
 use crate::tui::view::View;
-use crate::tui::widgets::panel::{BOXED, Title, frame_height, inner, panel};
+use crate::tui::widgets::panel::{Title, frame_height, inner, panel};
 use crate::tui::widgets::{Spans, WIDEST, cut, line, scrolled, select, whole};
 use crate::tui::{names, theme};
 use crate::util::time::NS_PER_S;
@@ -406,7 +406,7 @@ fn aligned(listed: EntryAt<'_>, view: &View, (word, flow): (usize, usize), width
     let is_brief = brief.is_some();
     text = brief.unwrap_or(text);
     let says_more = [Event::NAK, Event::RNR, Event::GAP].contains(&entry.class.bit);
-    for (part, needed) in [(since(listed, view), !says_more), (seen_at(listed, view), false)] {
+    for (part, needed) in [(lasted(listed), !says_more), (seen_at(listed, view), false)] {
         let Some(part) = part else { continue };
         let left = room.saturating_sub(part.chars().count());
         let fits = match together {
@@ -426,16 +426,9 @@ fn aligned(listed: EntryAt<'_>, view: &View, (word, flow): (usize, usize), width
 }
 
 /// Duration of several events of a kind.
-fn since(listed: EntryAt<'_>, view: &View) -> Option<String> {
-    let EntryAt { entry, state } = listed;
-    // Of gaps there is more to say than of others.
-    let short = view.size.0 < BOXED || entry.class.bit == Event::GAP;
-    (state.count > 1).then(|| {
-        if short {
-            return format!(" in {}", units::duration(state.time_ns.saturating_sub(entry.first_ns)));
-        }
-        format!(" since {}", units::clock_utc(entry.first_ns))
-    })
+fn lasted(EntryAt { entry, state }: EntryAt<'_>) -> Option<String> {
+    let length = || units::duration(state.time_ns.saturating_sub(entry.first_ns));
+    (state.count > 1).then(|| format!(" in {}", length()))
 }
 
 /// The taps that saw it: a packet that several of them see is one event.

@@ -171,11 +171,11 @@ fn counted(view: &View, concluded: &Concluded<'_>) -> String {
     let owned = findings.iter().filter(|one| one.is_problem() && one.owner.is_some()).count();
     let owned = (owned > 0).then(|| units::plural(owned as u64, "consequence"));
     let info = (info > 0).then(|| format!("{info} for information"));
-    // The first is empty where the snapshot shown has no findings of its own.
+    // The first is empty where the snapshot shown has no findings of its own. The time of the figures matters more
+    // than what is no problem.
     let figures = problems::span(findings);
-    // The time of the figures is not that of all data.
     let since = Some(since(concluded.as_of)).filter(|_| figures.is_none() || concluded.as_of != AsOf::Now);
-    let parts = [Some(problems::about(view)), owned, info, since, figures.map(str::to_owned)];
+    let parts = [Some(problems::about(view)), figures.map(str::to_owned), since, owned, info];
     let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
     parts.join(", ")
 }
@@ -235,25 +235,13 @@ fn title(finding: &Finding, end: DataEnd, width: usize) -> Line<'static> {
         spans.push(format!("{symbol} {:<8} ", finding.severity.word()), style);
     }
     let time = if finding.active { finding.since_ns() } else { finding.last_seen_ns };
-    // At the end of a capture nothing goes on.
-    let word = match (finding.active, end.recorded) {
-        (true, false) => "since",
-        (true, true) => "from",
-        (false, _) => "ended",
-    };
-    let mut time = time.map_or_else(String::new, |ns| match units::second_utc(ns) {
+    let word = if finding.active { end.since() } else { "ended" };
+    let time = time.map_or_else(String::new, |ns| match units::second_utc(ns) {
         clock if width < BOXED.into() => format!("  {word} {clock}"),
         clock => format!("  {word} {clock} UTC"),
     });
     // The times stand below one another, behind the longest title at most.
-    let room = |time: &str| width.saturating_sub(spans.width + time.chars().count() + 1);
-    // A clock says it alone where a title is whole beside it.
-    let clock = if finding.active { time.replace(&format!("  {word} "), "  ") } else { time.clone() };
-    let is_whole = |time: &str| !problems::shortened(&finding.title, room(time)).contains('…');
-    if !is_whole(&time) && is_whole(&clock) {
-        time = clock;
-    }
-    let room = room(&time);
+    let room = width.saturating_sub(spans.width + time.chars().count() + 1);
     let text = problems::shortened(&finding.title, room);
     let longest = LONGEST_TITLE + 1 - indent.chars().count();
     let gap = if time.is_empty() { 0 } else { room.min(longest).saturating_sub(text.chars().count()) };
@@ -347,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_loses_its_word_where_the_title_needs_the_room() {
+    fn a_time_keeps_its_word_where_the_title_needs_the_room() {
         let text = "Remote access error NAK from 10.40.2.25 to 10.40.1.11 QP 5088";
         let mut finding = Finding::new("nak.refused", Severity::Critical, text.into());
         finding.first_seen_ns = Some(START);
@@ -356,9 +344,7 @@ mod tests {
         assert!(title(&finding, recorded, 90).to_string().ends_with("  from 13:05:09"));
         let room = text.chars().count() + "  since 13:05:09".len() + 4;
         assert_eq!(line(room), format!(" ✖ {text}  since 13:05:09"));
-        assert_eq!(line(room - 1), format!(" ✖ {text}       13:05:09"));
-        assert_eq!(line(room - 6), format!(" ✖ {text}  13:05:09"));
-        assert!(line(room - 7).ends_with("  since 13:05:09"), "{}", line(room - 7));
+        assert!(line(room - 1).ends_with("…    since 13:05:09"), "{}", line(room - 1));
     }
 
     #[test]

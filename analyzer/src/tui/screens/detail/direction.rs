@@ -7,11 +7,11 @@ use ratatui::text::{Line, Span};
 use rocescope_common::account::flow::{DSCP_NONE, SRC_QP_SEVERAL};
 use rocescope_common::account::{Mixed, PsnTrack};
 
-use crate::metrics::latency::{Figure, is_least};
+use crate::metrics::latency::Figure;
 use crate::model::signals::{self, About};
 use crate::model::{Counts, Delta, Detail, Level, Row};
 use crate::packet::syndrome;
-use crate::report::text::{P99_SAMPLES, P999_SAMPLES, enough, ranges};
+use crate::report::text::{P99_SAMPLES, Requests, ranges};
 use crate::tui::analysis::Analysis;
 use crate::tui::column::{self, Context, bar, compact};
 use crate::tui::view::View;
@@ -350,11 +350,11 @@ fn latency(detail: &Detail, row: Option<&Row>, view: &View) -> Vec<Line<'static>
     let Some(all) = figure.and_then(|figure| figure.all.as_ref()) else {
         return [entry("latency", units::UNKNOWN)].into_iter().chain(not_timed).collect();
     };
-    let unanswered = figure.map_or(0, Figure::unanswered);
-    let (p999, max) = (enough(all.p999.get(), all.count, P999_SAMPLES), units::duration(all.max));
+    let requests = Requests { answered: all.count, unanswered: figure.map_or(0, Figure::unanswered) };
+    let (p999, max) = (requests.p999(all.p999.get()), units::duration(all.max));
     let lines = [
         entry("latency", latency_now(row, view, all.max)),
-        entry("  total", percentiles([all.p50, all.p99], all.count, unanswered)),
+        entry("  total", percentiles([all.p50, all.p99], requests)),
         entry("", format!("p99.9 {p999}, max {max}")),
         entry("", format!("{} sample{}", compact(all.count as f64), if all.count == 1 { "" } else { "s" })),
     ];
@@ -396,17 +396,14 @@ fn latency_now(row: Option<&Row>, view: &View, max: u64) -> String {
         || units::UNKNOWN.to_owned(),
         |times| {
             let all = [times.p50, times.p99].map(|time| time.ns().min(max));
-            percentiles(all, times.count, times.unanswered)
+            percentiles(all, Requests { answered: times.count, unanswered: times.unanswered })
         },
     )
 }
 
 /// Median and 99th percentile of the requests that were answered, marked where those of all may be longer.
-fn percentiles([p50, p99]: [u64; 2], answered: u64, unanswered: u64) -> String {
-    let least = |per_mille| if is_least(per_mille, answered, unanswered) { column::LEAST } else { "" };
-    let p99_least = if answered < P99_SAMPLES { "" } else { least(990) };
-    let (p50, p99) = (units::duration(p50), enough(p99, answered, P99_SAMPLES));
-    format!("p50 {}{p50}, p99 {p99_least}{p99}", least(500))
+fn percentiles([p50, p99]: [u64; 2], requests: Requests) -> String {
+    format!("p50 {}, p99 {}", requests.p50(p50), requests.p99(p99))
 }
 
 /// Process, pod and device, where the kernel says whose the queue pair is.

@@ -154,7 +154,7 @@ pub(super) fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric
 /// The sign before a latency that is a lower bound.
 pub(super) fn least(metric: Metric, cell: &Cell) -> &'static str {
     let is_least = metric == Metric::Latency && cell.latency_ns.is_some() && cell.latency_is_least;
-    if is_least { column::LEAST } else { "" }
+    if is_least { units::LEAST } else { "" }
 }
 
 /// Only an active finding about the metric that names a flow of the pair makes a value stand out.

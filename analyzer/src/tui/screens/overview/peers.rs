@@ -396,7 +396,7 @@ impl Columns {
         let p50 = peer.latency.map(|times| (times.p50, times.p50_is_least()));
         let p99 = peer.latency.and_then(|times| Some((times.tail()?, times.p99_is_least())));
         for (time, _) in [(p50, self.p50), (p99, self.p99)].into_iter().filter(|(_, shown)| *shown) {
-            let least = if time.is_some_and(|(_, is_least)| is_least) { column::LEAST } else { "" };
+            let least = if time.is_some_and(|(_, is_least)| is_least) { units::LEAST } else { "" };
             let text = units.times.show(time.map(|(time, _): (Bucket, bool)| time.ns() as f64));
             let text = format!("{least}{text}");
             spans.push(format!(" {text:>LATENCY$}"), theme::PLAIN);

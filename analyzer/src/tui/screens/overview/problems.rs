@@ -92,7 +92,7 @@ pub(super) fn lines(view: &View, width: usize, room: usize, detail: bool, rest: 
     let all = concluded.findings;
     let problems: Vec<(usize, &Finding)> = problems_of(all).collect();
     if problems.is_empty() {
-        let mut lines = vec![nothing(&concluded)];
+        let mut lines = vec![nothing(view, &concluded)];
         lines.extend(notes(all, width, room.saturating_sub(1)));
         let left = room.saturating_sub(lines.len());
         let blind = if rest { finding_lines::blind_spots(view, width) } else { Vec::new() };
@@ -157,7 +157,7 @@ pub(in crate::tui) fn card(view: &View, width: usize, count: usize, room: usize)
     let shown = || problems_of(concluded.findings).take(count);
     let mut lines: Vec<Line<'static>> = shown().flat_map(|(_, one)| brief(one, end, width).lines).collect();
     if lines.is_empty() {
-        return vec![nothing(&concluded).1];
+        return vec![nothing(view, &concluded).1];
     }
     if lines.len() > room || width < NARROW {
         return shown().map(|(_, one)| cut_off(one, end, width)).collect();
@@ -288,10 +288,13 @@ pub(super) fn above_info(view: &View) -> usize {
     known(view).map_or(0, |concluded| problems_of(concluded.findings).count())
 }
 
-fn nothing(concluded: &Concluded<'_>) -> Entry {
+fn nothing(view: &View, concluded: &Concluded<'_>) -> Entry {
+    let good = view.verdict().is_none_or(|verdict| verdict.is_good());
+    let (symbol, style) = theme::mark(Level::Fine, good);
+    let what = if good { "problem" } else { "warning" };
     let mut spans = Spans::default();
-    spans.push(format!(" {} ", theme::symbol(Level::Fine)), theme::GOOD);
-    spans.push(format!("no problem {}", finding_lines::since(concluded.as_of)), theme::PLAIN);
+    spans.push(format!(" {symbol} "), style);
+    spans.push(format!("no {what} {}", finding_lines::since(concluded.as_of)), theme::PLAIN);
     (None, spans.into_line())
 }
 
@@ -338,9 +341,8 @@ struct ProblemLines {
     rest: Vec<Part>,
 }
 
-/// The diagnosis, which has the figure and the place, in as many lines as it takes; its time ends the last one, as a
-/// clock alone where that has no room for words, or stands in a line of its own, behind as much of place and cost as it
-/// has room for.
+/// The diagnosis, which has the figure and the place, in as many lines as it takes; its time ends the last one, or
+/// stands in a line of its own, behind as much of place and cost as it has room for.
 fn brief(finding: &Finding, end: Clock<'_>, width: usize) -> ProblemLines {
     let lead = lead(finding);
     let indent = lead.width;
@@ -350,7 +352,7 @@ fn brief(finding: &Finding, end: Clock<'_>, width: usize) -> ProblemLines {
     let last = texts.last().map_or(0, |text| letters(text));
     let mut rest = parts(finding, end);
     let mut below = None;
-    let beside = time.forms().chain([time.bare.as_str()]).find(|form| last + 2 + letters(form) <= room);
+    let beside = time.forms().find(|form| last + 2 + letters(form) <= room);
     let when = if let Some(form) = beside {
         form.to_owned()
     } else if !time.is_known() {
@@ -386,7 +388,8 @@ fn brief(finding: &Finding, end: Clock<'_>, width: usize) -> ProblemLines {
 fn cut_off(finding: &Finding, end: Clock<'_>, width: usize) -> Line<'static> {
     let mut spans = lead(finding);
     let room = width.saturating_sub(spans.width + 1);
-    let when = TimeText::of(finding, end).bare;
+    let time = TimeText::of(finding, end);
+    let when = time.forms().last().unwrap_or_default().to_owned();
     let left = room.saturating_sub(when.chars().count() + 2);
     let text = shortened(&finding.title, left);
     let gap = room.saturating_sub(text.chars().count() + when.chars().count());

@@ -14,7 +14,7 @@ use crate::findings::Problem;
 use crate::model::over_time::Series;
 use crate::model::signals::{self, ROWS, Row};
 use crate::model::{Basis, Counts, Level, LinkRow, Model};
-use crate::tui::column::{self, compact, shown_link};
+use crate::tui::column::{compact, shown_link};
 use crate::tui::data::Data;
 use crate::tui::view::{AsOf, View};
 use crate::tui::widgets::{Spans, cut};
@@ -122,10 +122,13 @@ impl<'a> Picture<'a> {
         let tall = self.tall(&shown, left.saturating_sub(own * each + high));
         let of = |row: &&Row| tall.max(if is_wrong(row) { 1 + more } else { 1 });
         let rows: Vec<_> = shown.iter().flat_map(|row| self.row(row, of(row))).collect();
-        let mut all = self.throughput(room.saturating_sub(own * each + rows.len()).max(1));
+        let free = room.saturating_sub(own * each + rows.len()).max(1);
+        // A line that the throughput does not need says which problem held when.
+        let problems = if free > LEAST_AREA { self.problems() } else { None };
+        let mut all = self.throughput(free - usize::from(problems.is_some()));
         let (links, peak) = self.links(&self.shown_links(own), each);
         all.extend(links);
-        all.extend(rows);
+        all.extend(rows.into_iter().chain(problems));
         all.truncate(room);
         if axis > 0 {
             all.push(self.axis());
@@ -357,7 +360,7 @@ impl<'a> Picture<'a> {
             None if row.series == Series::CeRatio && self.chart.cursor_ns.is_none() => "off".to_owned(),
             None => units::UNKNOWN.to_owned(),
             Some(value) if row.series == Series::P99 && self.is_least() => {
-                format!("{}{}", column::LEAST, figure(row.series, value))
+                format!("{}{}", units::LEAST, figure(row.series, value))
             }
             // At the cursor it is a rate or a part of one, whose time the line of the clock names.
             Some(value) => figure(row.series, value),

@@ -28,7 +28,7 @@ fn each_problem_has_its_sentence_whole_and_its_time_behind_it() {
         for title in ends.iter().map(|end| &words[..*end]) {
             let lines = texts(&brief(&lossy(title, seen), end, width).lines);
             let all = lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
-            let time = if seen == 9 { "13:00:00" } else { "quiet" };
+            let time = if seen == 9 { "since 13:00:00" } else { "quiet for 7 s" };
             let last = lines.last().unwrap();
             assert!(all.contains(title) && last.contains(time), "{width}: {lines:#?}");
             assert!(all.find(title) < all.rfind(time), "{width}: {lines:#?}");
@@ -131,9 +131,9 @@ fn each_problem_in_a_line_has_its_time() {
     let line = |finding: &Finding, width| texts(&[cut_off(finding, end, width)]).remove(0);
     let over = Finding { active: false, ..lossy(title, 2) };
     for width in [60, 80, 100] {
-        assert!(line(&over, width).ends_with("end 13:00:02"), "{width}");
-        assert!(line(&lossy(title, 2), width).ends_with("quiet 7 s"), "{width}");
-        assert!(line(&lossy(title, 9), width).ends_with("13:00:00"), "{width}");
+        assert!(line(&over, width).ends_with("  ended 13:00:02"), "{width}");
+        assert!(line(&lossy(title, 2), width).ends_with("  quiet for 7 s"), "{width}");
+        assert!(line(&lossy(title, 9), width).ends_with("  since 13:00:00"), "{width}");
     }
     assert!(line(&over, 80).starts_with(" ○ Loss or reordering downstream: 2.68 % retransmitted…  "));
 }

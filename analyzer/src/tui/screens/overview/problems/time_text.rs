@@ -37,12 +37,10 @@ impl Clock<'_> {
 #[derive(Debug, Default)]
 pub(in crate::tui) struct TimeText {
     /// With its length, and how often it came back: `since 12:00:20 (8 s), 3rd time in 2 min 10 s`, or at the end of
-    /// a capture `12:00:20 to the end (8 s)`.
+    /// a capture `from 12:00:20 to the end (8 s)`.
     more: Vec<String>,
-    /// Those that say enough: `since 12:00:20`.
+    /// Those that say enough: `since 12:00:20`, `from 12:00:20`.
     enough: Vec<String>,
-    /// Without words where it lasts, as the symbol says; that it is quiet, and that the time is the end, stay.
-    pub(super) bare: String,
 }
 
 impl TimeText {
@@ -56,53 +54,37 @@ impl TimeText {
         };
         match (finding.active, finding.since_ns(), finding.last_seen_ns) {
             (true, Some(first), _) => {
-                // At the end of a capture nothing goes on.
-                let since = if end.recorded {
-                    format!("{} to the end", at(first))
-                } else {
-                    format!("since {}", at(first))
-                };
+                let since = format!("{} {}", end.since(), at(first));
                 if let Some(quiet_ns) = finding.quiet_until(*end) {
-                    let seconds = quiet_ns / NS_PER_S;
-                    let quiet = format!("quiet for {seconds} s");
-                    let long = if end.recorded { format!("from {}", at(first)) } else { since };
-                    let enough = vec![format!("{long}, {quiet}"), quiet];
-                    return Self::new(finding, end, enough, None, format!("quiet {seconds} s"));
+                    let quiet = format!("quiet for {} s", quiet_ns / NS_PER_S);
+                    return Self::new(finding, end, vec![format!("{since}, {quiet}"), quiet], None);
                 }
                 let lasts = end.until().and_then(|until| until.checked_sub(first)).filter(|ns| *ns > 0);
-                let from = end.recorded.then(|| format!("from {}", at(first)));
-                let enough = [since].into_iter().chain(from).collect();
-                Self::new(finding, end, enough, lasts.map(length), at(first))
+                let to_end = end.recorded.then(|| format!("{since} to the end"));
+                Self::new(finding, end, to_end.into_iter().chain([since]).collect(), lasts.map(length))
             }
             (false, _, Some(last)) => {
                 let lasted = finding.length_ns().filter(|ns| *ns > 0).map(length);
-                let bare = format!("end {}", at(last));
-                Self::new(finding, end, vec![format!("ended {}", at(last))], lasted, bare)
+                Self::new(finding, end, vec![format!("ended {}", at(last))], lasted)
             }
             // It has a beginning, which is not known.
             _ if !finding.episodes.is_empty() => {
                 let by = end.known_by(finding).map(|ns| format!("by {}", at(ns)));
-                let bare = by.unwrap_or_else(|| UNKNOWN_START.to_owned());
-                Self { enough: vec![bare.clone()], bare, ..Self::default() }
+                let enough = vec![by.unwrap_or_else(|| UNKNOWN_START.to_owned())];
+                Self { enough, ..Self::default() }
             }
             _ => Self::default(),
         }
     }
 
-    fn new(
-        finding: &Finding,
-        end: Clock<'_>,
-        enough: Vec<String>,
-        length: Option<String>,
-        bare: String,
-    ) -> Self {
+    fn new(finding: &Finding, end: Clock<'_>, enough: Vec<String>, length: Option<String>) -> Self {
         let since = enough.first().cloned().unwrap_or_default();
         let timed = length.map(|length| {
             if finding.active { format!("{since} ({length})") } else { format!("{since}, lasted {length}") }
         });
         let with = timed.as_ref().unwrap_or(&since);
         let again = finding.recurrence(*end).map(|nth| format!("{with}, {nth}"));
-        Self { more: again.into_iter().chain(timed).collect(), enough, bare }
+        Self { more: again.into_iter().chain(timed).collect(), enough }
     }
 
     pub(super) fn is_known(&self) -> bool {
@@ -111,7 +93,7 @@ impl TimeText {
 
     /// True if all that is known is that its beginning is not.
     pub(in crate::tui) fn is_vague(&self) -> bool {
-        self.bare == UNKNOWN_START
+        self.enough == [UNKNOWN_START]
     }
 
     /// All forms in words, the longest first.

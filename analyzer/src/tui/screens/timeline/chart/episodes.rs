@@ -1,10 +1,15 @@
-//! The timeline of one finding: the signals that it is about, the links that it compares, and its episodes.
+//! The timeline of one finding: the signals that it is about, the links that it compares, and its episodes; and the
+//! episodes of all problems in a line.
 
+use std::cmp::Reverse;
+use std::iter::repeat;
+
+use ratatui::style::Style;
 use ratatui::text::Line;
 
 use super::super::grid::{Chart, Grid};
 use super::{AROUND, PEAK, Picture, USUAL_AREA, name_width, rows};
-use crate::findings::{Finding, Problem};
+use crate::findings::{DataEnd, Finding, Problem};
 use crate::model::Level;
 use crate::model::signals::Row;
 use crate::tui::data::Data;
@@ -100,26 +105,38 @@ impl<'a> Picture<'a> {
         links
     }
 
-    /// Times at which the finding held: beginning, end and the time between.
-    fn episodes(&self, finding: &Finding) -> Line<'static> {
-        let Grid { columns, .. } = self.grid;
+    /// The columns of the episodes of a finding, as far as they are in the picture. `goes_on`: the latest has no end.
+    fn stretches(&self, finding: &Finding, goes_on: bool) -> impl Iterator<Item = Stretch> {
         let last_ns = self.data.over_time.range().map_or(0, |(_, last)| last.saturating_sub(1));
-        let known = self.view.concluded().and_then(|known| known.end_ns);
-        // The same length as in words, though there may be no value of its last second yet.
-        let end_ns = self.view.data_end(known).until().unwrap_or(last_ns);
-        let mut cells = vec![('·', theme::FRAME); columns];
-        let level = Level::from(finding.severity);
-        let lasting = finding.episodes.len().checked_sub(1).filter(|_| finding.active);
-        for (at, episode) in finding.episodes.iter().enumerate() {
+        let end_ns = self.end_ns();
+        let lasting = finding.episodes.len().checked_sub(1).filter(|_| goes_on);
+        finding.episodes.iter().enumerate().filter_map(move |(at, episode)| {
             let lasts = lasting == Some(at);
             let end_ns = end_ns.max(episode.last_ns).min(last_ns.max(episode.last_ns));
             let last_ns = if lasts { end_ns } else { episode.last_ns };
-            if last_ns < self.grid.from_ns || episode.first_ns >= self.grid.end_ns() {
-                continue;
-            }
-            let from = self.grid.column(episode.first_ns);
-            let to = self.grid.column(last_ns);
-            let style = if finding.active { theme::text(level) } else { theme::PLAIN };
+            let is_seen = last_ns >= self.grid.from_ns && episode.first_ns < self.grid.end_ns();
+            let (from, to) = (self.grid.column(episode.first_ns), self.grid.column(last_ns));
+            is_seen.then_some(Stretch { from, to, lasts })
+        })
+    }
+
+    /// The end of the data from which the findings were computed.
+    fn end(&self) -> DataEnd {
+        self.view.data_end(self.view.concluded().and_then(|known| known.end_ns))
+    }
+
+    /// The end of what lasts: the same as in words, though there may be no value of its last second yet.
+    fn end_ns(&self) -> u64 {
+        let last_ns = self.data.over_time.range().map_or(0, |(_, last)| last.saturating_sub(1));
+        self.end().until().unwrap_or(last_ns)
+    }
+
+    /// Times at which the finding held: beginning, end and the time between.
+    fn episodes(&self, finding: &Finding) -> Line<'static> {
+        let columns = self.grid.columns;
+        let mut cells = vec![('·', theme::FRAME); columns];
+        let style = style(finding);
+        for Stretch { from, to, lasts } in self.stretches(finding, finding.active) {
             let (first, last) = (from.unwrap_or(0), to.unwrap_or(columns.saturating_sub(1)));
             for cell in cells.iter_mut().take(last + 1).skip(first) {
                 *cell = ('━', style);
@@ -142,7 +159,7 @@ impl<'a> Picture<'a> {
         self.head(&mut spans, "episodes", state, theme::BOLD);
         self.cells(&mut spans, cells);
         let length = finding.episodes.last().map(|one| {
-            let last_ns = if finding.active { end_ns.max(one.last_ns) } else { one.last_ns };
+            let last_ns = if finding.active { self.end_ns().max(one.last_ns) } else { one.last_ns };
             last_ns.saturating_sub(one.first_ns)
         });
         let text = match length {
@@ -153,4 +170,64 @@ impl<'a> Picture<'a> {
         spans.push(format!(" {:>width$}", cut(&text, PEAK - 1, false), width = PEAK - 1), theme::DIM);
         spans.into_line()
     }
+
+    /// Which problem held when: of several at a time the worst, each with the word of its kind where it begins. `None`
+    /// where no time is known.
+    pub(super) fn problems(&self) -> Option<Line<'static>> {
+        let kind = |one: &'a Finding| Some((one, Problem::of(one)?));
+        let mut all: Vec<(&Finding, Problem)> = self.findings.iter().filter_map(kind).collect();
+        all.retain(|(one, _)| one.is_primary() && one.is_of_episode());
+        all.sort_by_key(|(one, _)| Reverse(one.severity));
+        let columns = self.grid.columns;
+        let mut held: Vec<Option<(usize, bool)>> = vec![None; columns];
+        for (number, (finding, _)) in all.iter().enumerate() {
+            // What is quiet hides nothing that came later.
+            let goes_on = finding.active && finding.quiet_until(self.end()).is_none();
+            for Stretch { from, to, lasts } in self.stretches(finding, goes_on) {
+                let (first, last) = (from.unwrap_or(0), to.unwrap_or(columns.saturating_sub(1)));
+                for cell in held.iter_mut().take(last + 1).skip(first) {
+                    *cell = cell.or(Some((number, lasts)));
+                }
+            }
+        }
+        if held.iter().all(Option::is_none) {
+            return None;
+        }
+        let mut cells = Vec::with_capacity(columns);
+        for run in held.chunk_by(|one, next| one.map(|(at, _)| at) == next.map(|(at, _)| at)) {
+            let worst = run.first().copied().flatten().and_then(|(at, _)| all.get(at));
+            let (word, look) = match worst {
+                Some((finding, kind)) if kind.word().len() < run.len() => (kind.word(), style(finding)),
+                Some((finding, _)) => ("", style(finding)),
+                None => ("", theme::FRAME),
+            };
+            let fill = if worst.is_some() { '━' } else { '·' };
+            cells.extend(word.chars().chain(repeat(fill)).take(run.len()).map(|symbol| (symbol, look)));
+        }
+        let lasting = held.iter().rposition(|one| one.is_some_and(|(_, lasts)| lasts));
+        if let Some(cell) = lasting.and_then(|at| cells.get_mut(at)) {
+            cell.0 = '▶';
+        }
+        // At the cursor it is what held then.
+        let marked = self.marked().and_then(|at| held.get(at).copied().flatten());
+        let word = marked.and_then(|(at, _)| all.get(at)).map_or("", |(_, kind)| kind.word());
+        let mut spans = Spans::default();
+        self.head(&mut spans, "episodes", word, theme::BOLD);
+        self.cells(&mut spans, cells);
+        spans.push(" ".repeat(PEAK), theme::PLAIN);
+        Some(spans.into_line())
+    }
+}
+
+/// The columns of an episode; `None` where an end is not in the picture.
+struct Stretch {
+    from: Option<usize>,
+    to: Option<usize>,
+    /// It goes on at the end of the data.
+    lasts: bool,
+}
+
+/// The colour of a problem while it lasts.
+fn style(finding: &Finding) -> Style {
+    if finding.active { theme::text(Level::from(finding.severity)) } else { theme::PLAIN }
 }
