@@ -74,8 +74,8 @@ $ rocescope diff monday/ today/                                    # recordings,
   random characters at its end), else that of the recorder's environment: `SLURM_JOB_ID`; `K8S_JOB_NAME`, or in a pod `JOB_NAME`, as set by the
   downward API; `HOSTNAME` without `JOB_COMPLETION_INDEX` in a pod of an indexed Job. `--job` overrides both.
   Pods of Deployments and DaemonSets have such names as well and so are jobs; `--job` names them otherwise.
-- Numbers are signed 64-bit integers, delta-encoded; strings, times, lengths of intervals and latencies are dictionary-encoded; pages are compressed with LZ4; row groups have 8,192 rows.
-  A row of `flow_seconds` takes 14 to 20 bytes, including its share of the file's footer (a minute of the demonstration: 20; captures with an
+- Numbers are signed 64-bit integers, delta-encoded; only strings are dictionary-encoded; pages are compressed with LZ4; row groups have 8,192 rows.
+  A row of `flow_seconds` takes 7 to 22 bytes, including its share of the file's footer (a minute of the demonstration: 21; captures with an
   interval of 10 ms: 16); in a file of a few hundred rows or fewer, column headers take more space than rows.
 
 A recording has less data than a capture: no opcodes, no PSNs, no ECN bits of ACKs, one source port per flow, no bursts, and of latency

@@ -45,9 +45,6 @@ const VERSION_KEY: &str = "rocescope.schema";
 /// Columns with minimum and maximum statistics, by which engines skip row groups. For all columns, statistics would
 /// be a third of a small file.
 const PRUNED: [&str; 3] = ["t", "host", "job"];
-/// Numbers with few values: the times of intervals, and middles and ends of the buckets of latencies. A dictionary
-/// takes a third of what differences do.
-const FEW: [&str; 5] = ["t", "interval_ns", "rtt_p50_ns", "rtt_p99_ns", "rtt_max_ns"];
 /// Columns by which the rows of a group are put beside their like; of one flow they stay in the order of time.
 const BESIDE: [&str; 8] = ["link", "direction", "src", "dst", "dest_qp", "device", "counter", "priority"];
 /// Version of the schema, which is also a folder name in recordings.
@@ -87,7 +84,6 @@ fn properties(table: &Table) -> WriterProperties {
     for column in table.columns {
         let path = ColumnPath::from(column.name);
         properties = match column.kind {
-            _ if FEW.contains(&column.name) => properties,
             CellKind::Time | CellKind::Int => properties
                 .set_column_encoding(path.clone(), Encoding::DELTA_BINARY_PACKED)
                 .set_column_dictionary_enabled(path, false),

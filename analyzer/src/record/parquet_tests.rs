@@ -1,9 +1,12 @@
+use std::convert::Infallible;
+
 use bytes::Bytes;
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
 
 use super::cell::{Cell, CellKind, Time};
 use super::parquet::{GROUP, Groups, decode, encode, encode_groups, join};
-use super::registry::{DeviceSecond, Event, LinkSecond, TABLES};
-use super::table::{Row, Table};
+use super::registry::{DeviceSecond, Event, LinkSecond, Rows, TABLES};
+use super::table::{Row, Table, Visit};
 use crate::sample::Direction;
 
 pub(crate) fn link(n: u64) -> LinkSecond {
@@ -112,6 +115,43 @@ pub(super) fn event(t: u64) -> Event {
         (false, _) => Cell::Int(7),
     });
     Event { t: Time(t), ..Event::of(&mut cells).unwrap() }
+}
+
+/// Engines read a dictionary of numbers, and it takes memory of theirs and of ours.
+#[test]
+fn texts_alone_have_a_dictionary() {
+    struct Encoded(usize);
+
+    impl Visit for Encoded {
+        type Error = Infallible;
+
+        fn rows<R: Row>(&mut self, _: &mut Vec<R>) -> Result<(), Infallible> {
+            let mut cells = R::TABLE.columns.iter().map(|column| match (column.kind, column.name) {
+                (CellKind::Text, _) if column.nullable => Cell::Null,
+                (CellKind::Text, "src" | "dst") => Cell::Text("10.0.0.1".into()),
+                (CellKind::Text, name) => Cell::Text(name.into()),
+                (CellKind::Float, _) => Cell::Float(0.5),
+                (CellKind::Time | CellKind::Int, _) => Cell::Int(7),
+            });
+            let file = encode(&[R::of(&mut cells).unwrap()]).unwrap();
+            let reader = SerializedFileReader::new(Bytes::from(file)).unwrap();
+            let group = reader.metadata().row_group(0);
+            for (column, written) in R::TABLE.columns.iter().zip(group.columns()) {
+                let at = format!("{}.{}", R::TABLE.name, column.name);
+                let has_dictionary = written.dictionary_page_offset().is_some();
+                match column.kind {
+                    CellKind::Text => assert!(has_dictionary || column.nullable, "{at}"),
+                    _ => assert!(!has_dictionary, "{at}"),
+                }
+                self.0 += 1;
+            }
+            Ok(())
+        }
+    }
+
+    let mut encoded = Encoded(0);
+    let Ok(()) = Rows::default().visit(&mut encoded);
+    assert_eq!(encoded.0, TABLES.iter().map(|table| table.columns.len()).sum::<usize>());
 }
 
 /// DuckDB, by which files are merged, has times in microseconds, and compresses with Snappy by default.

@@ -5,6 +5,7 @@
 mod click_house;
 mod live;
 mod recorded;
+mod size;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -562,30 +563,4 @@ fn on_a_terminal_progress_is_shown_and_removed() {
     // Elsewhere it would be in the way.
     let output = self::record(Path::new(large), &folder.path().join("again"), &[]);
     assert!(output.status.success() && !text(&output).contains(" % of "), "{}", text(&output));
-}
-
-/// A row of flows takes at most 25 bytes where a file has a thousand of them: the captures of the tests as one
-/// recording. Smaller files consist mostly of the names and offsets of their columns.
-#[test]
-fn a_row_of_flows_takes_at_most_25_bytes() {
-    let folder = tempfile::tempdir().unwrap();
-    let captures = std::fs::read_dir(captures::folder()).unwrap().flatten().map(|entry| entry.path());
-    let is_capture = |path: &PathBuf| {
-        let name = path.file_name().unwrap().to_string_lossy();
-        name.split('.').any(|part| part == "pcap")
-    };
-    let mut command = rocescope(&["record", "--interval", "50ms", "--dir", folder.path().to_str().unwrap()]);
-    for capture in captures.filter(is_capture) {
-        command.arg("--read").arg(capture);
-    }
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", text(&output));
-    let (mut bytes, mut rows) = (0, 0);
-    for file in parts(folder.path()).iter().filter(|file| file.to_string_lossy().contains("flow_seconds")) {
-        let whole = std::fs::read(file).unwrap();
-        bytes += whole.len();
-        rows += parquet::decode::<FlowSecond>(whole.into()).unwrap().len();
-    }
-    println!("{rows} rows of flows take {bytes} bytes");
-    assert!(rows >= 1_000 && bytes <= 25 * rows, "{rows} rows take {bytes} bytes");
 }
