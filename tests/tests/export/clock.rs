@@ -30,13 +30,14 @@ fn set(clock: &File, by_ns: i64) {
 
 /// Rows that the flight recorder drops, by its message about a step.
 fn dropped(said: &str, step: &str) -> Option<u64> {
-    let of_step = said.lines().filter_map(|line| line.split_once(step));
-    let (_, cost) = of_step.filter_map(|(_, rest)| rest.split_once("the flight recorder drops ")).next()?;
+    let mut of_step = said.lines().filter_map(|line| line.split_once(step));
+    let (_, cost) = of_step.find_map(|(_, rest)| rest.split_once("the flight recorder drops "))?;
     cost.split(' ').next()?.replace(',', "").parse().ok()
 }
 
 /// Forwards by an hour, then back by two, with traffic before, between and after.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one run with all its consumers")]
 fn an_agent_whose_clock_is_set_counts_on_and_says_what_it_drops() {
     needs_root!();
     let (world, mut link) = world();

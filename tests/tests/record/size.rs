@@ -1,7 +1,7 @@
 //! Size of recordings: a row of flows takes at most 25 bytes where a file has a thousand of them. Smaller files
 //! consist mostly of the names and offsets of their columns.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rocescope::record::parquet;
 use rocescope::record::registry::FlowSecond;

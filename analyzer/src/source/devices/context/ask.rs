@@ -27,8 +27,7 @@ const MOST_QPS: usize = 16_384;
 const SUSPECT_NS: u64 = 100_000_000;
 /// Interval between two queries for any other.
 const ORDINARY_NS: u64 = NS_PER_S;
-/// Refusals that each concern one queue pair, after which a device without any answer, or a queue pair, is not asked
-/// any more: a kind that has no context is refused alone.
+/// Refusals of single queue pairs after which a device without any answer, or one queue pair, is not asked any more.
 const REFUSALS: u8 = 3;
 /// Interval between two scans for queue pairs that are due.
 const QUEUE_NS: u64 = SUSPECT_NS;
