@@ -48,6 +48,9 @@ const ALONE: [&str; 7] =
 /// What `--checks` adds: other tasks of this program.
 const CHECKS: [(&str, &[&str]); 2] = [("checks", &["check"]), ("aarch64", &["test", "--aarch64"])];
 
+/// Seconds after which a task of [`CHECKS`] hangs.
+const BESIDE_LIMIT: &str = "2400";
+
 /// A test that works for a given time: it takes the processors when others leave them.
 const PATIENT: &str = "mutation";
 
@@ -73,6 +76,17 @@ impl Tally {
         if let Err(error) = result {
             self.failed.push(format!("{name}: {error:#}"));
         }
+    }
+
+    /// The same of a task of this program, whose messages begin with its name.
+    fn task_ended(&mut self, name: &str, output: &str, result: Result<()>) {
+        for line in output.lines().filter_map(|line| skip_line(line.trim().strip_prefix("xtask: ")?)) {
+            // Checks say it twice.
+            if !self.skipped.contains(&line) {
+                self.skipped.push(line);
+            }
+        }
+        self.ended(name, output, result);
     }
 
     fn skip(&mut self, what: &str, why: &str) {
@@ -218,7 +232,7 @@ fn all<'a>(
                 tally.failed.push(format!("{error:#}"));
                 let (units, checks) = beside();
                 for (name, output, result) in checks {
-                    tally.ended(&name, &output, result);
+                    tally.task_ended(&name, &output, result);
                 }
                 for (test, output, result) in units? {
                     tally.ended(&test.name, &output, result);
@@ -251,8 +265,9 @@ fn run_checks(logs: &Path) -> Vec<(String, String, Result<()>)> {
         Err(error) => return vec![("checks".to_owned(), String::new(), Err(error))],
     };
     let job = |(name, arguments): (&str, &[&str])| {
-        let mut command = Command::new("nice");
-        command.args(["-n", "19"]).arg(&this).args(arguments).stdin(Stdio::null());
+        // Children stay in the group of this program, which an interrupt and the limit of the caller end.
+        let mut command = Command::new("timeout");
+        command.args(["--foreground", "--kill-after=30", BESIDE_LIMIT, "nice", "-n", "19"]).arg(&this).args(arguments).stdin(Stdio::null());
         LaneProgram { name: name.to_owned(), command }
     };
     // Both may add to the toolchain, which rustup does for one caller at a time.
@@ -308,7 +323,7 @@ fn integration(
     let (units, checks) = beside();
     run(alone, 1);
     for (name, output, result) in checks {
-        tally.ended(&name, &output, result);
+        tally.task_ended(&name, &output, result);
     }
     let (units, unbuilt) = match units {
         Ok(units) => (units, Ok(())),

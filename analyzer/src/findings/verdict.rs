@@ -149,7 +149,7 @@ impl<'a> Verdict<'a> {
         let headline = troubles().next();
         let is_critical = |one: &&Finding| one.stands() && one.severity == Severity::Critical;
         let worst = troubles().find(is_critical).or(headline);
-        let is_reserved = health == Health::Healthy && is_incomplete;
+        let is_reserved = is_incomplete && matches!(health, Health::Healthy | Health::Recovered);
         Self { health, detail, at, is_reserved, is_noted: false, ended, worst, headline }
     }
 
@@ -212,6 +212,9 @@ impl<'a> Verdict<'a> {
                 (None, _) => format!("loss unknown of {flows}"),
             };
             let marked = retired.ecn_data.ce_ratio().filter(|ratio| *ratio >= MARKED);
+            // Nothing else judges them.
+            self.is_reserved |=
+                marked.is_some() || retired.lost != Some(0) || retired.timeouts.is_some_and(|n| n > 0);
             let marked = marked.map_or_else(String::new, |ratio| {
                 format!(", their {} ratio {}", grounds.mark, units::ratio(Some(ratio)))
             });
@@ -361,6 +364,8 @@ mod tests {
             sentence(&[], &facts),
             "Healthy: no loss, congestion or stall above the thresholds in the flows of the table; loss unknown of 7 retired flows, their CE ratio 10.0 %"
         );
+        let is_good = |facts: &Facts| Verdict::of(&[], false).of_judged(&Grounds::of(facts)).is_good();
+        assert!(!is_good(&facts));
         assert_eq!(sentence(&[finding(Severity::Warning, true)], &facts), "Degraded: 1 active warning");
         facts.totals.retired = Retired { lost: Some(454), timeouts: Some(3), ..facts.totals.retired };
         assert!(
@@ -370,6 +375,10 @@ mod tests {
         assert!(sentence(&[], &facts).ends_with("in 7 retired flows, their CE ratio 5.10 %"));
         facts.totals.retired.ecn_data = Ecn { ect0: 999, ce: 1, ..Ecn::default() };
         assert!(sentence(&[], &facts).ends_with("454 packets lost in 7 retired flows"));
+        assert!(!is_good(&facts));
+        facts.totals.retired = Retired { lost: Some(0), timeouts: Some(0), ..facts.totals.retired };
+        assert!(sentence(&[], &facts).ends_with("no loss upstream in 7 retired flows"));
+        assert!(is_good(&facts));
         facts.totals.retired = Retired::default();
         for flow in &mut facts.flows {
             (flow.psn, flow.psn_responses) = (None, None);
@@ -379,9 +388,11 @@ mod tests {
             sentence(&[], &facts),
             "Healthy: no congestion or stall above the thresholds; loss unknown, no packet has a PSN sequence"
         );
-        assert!(!Verdict::of(&[], false).of_judged(&Grounds::of(&facts)).is_good());
+        assert!(!is_good(&facts));
         let incomplete = [Finding::new(INCOMPLETE, Severity::Info, "Incomplete".into())];
         assert!(!Verdict::of(&incomplete, false).is_good());
+        let ended = [&incomplete[..], &[finding(Severity::Warning, false)]].concat();
+        assert!(!Verdict::of(&ended, false).is_good());
         assert_eq!(
             Verdict::of(&incomplete, false).noting(77, 1_000).sentence(),
             "No warning as far as the capture shows: 7.70 % retransmitted, but no loss, congestion or stall above the thresholds"

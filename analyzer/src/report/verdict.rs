@@ -14,8 +14,8 @@ pub struct ReportVerdict {
     /// State of the traffic at the end of the data. Null: neither a RoCE packet nor an RDMA device was observed.
     pub health: Option<Health>,
     /// True: nothing is wrong, without reserve. False: a problem lasts, nothing was observed, or the traffic is healthy
-    /// as far as the data shows: too few packets, none at the end, packets missing, loss that cannot be known, or 1 %
-    /// retransmitted.
+    /// as far as the data shows: too few packets, none at the end, packets missing, loss that cannot be known, loss,
+    /// timeouts or marks of retired flows, or 1 % retransmitted.
     pub good: bool,
     /// One sentence for people.
     pub sentence: String,
@@ -66,8 +66,27 @@ fn next_when_healthy(findings: &[Finding], check: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::Retired;
     use crate::analysis::fixtures::everything;
+    use crate::findings::Severity;
     use crate::report::{Options, Report};
+
+    #[test]
+    fn traffic_is_good_without_a_problem_and_without_reserve() {
+        let mut facts = Report::build(&everything(), &Options::default()).facts;
+        (facts.totals.roce_packets, facts.totals.retired) = (1_000_000, Retired::default());
+        facts.flows.truncate(1);
+        facts.flows[0].packets = 1_000_000;
+        let problem = Finding::new("loss.upstream", Severity::Warning, "Loss".into());
+        let of = |facts: &Facts, findings: &[Finding]| {
+            let ReportVerdict { health, good, .. } = ReportVerdict::of(facts, findings);
+            (health, good)
+        };
+        assert_eq!(of(&facts, &[]), (Some(Health::Healthy), true));
+        assert_eq!(of(&facts, &[problem]), (Some(Health::Degraded), false));
+        facts.totals.retired = Retired { flows: 1, ..Retired::default() };
+        assert_eq!(of(&facts, &[]), (Some(Health::Healthy), false), "their loss is not known");
+    }
 
     #[test]
     fn without_packets_nothing_is_known() {

@@ -8,7 +8,7 @@ use crate::analysis::loss::{TapContext, Upstream};
 use crate::analysis::{Device, DeviceQp, Flow, QpSource, direction_name};
 use crate::findings::Unit;
 use crate::report::Report;
-use crate::report::text::{P99_SAMPLES, P999_SAMPLES, missing, retransmissions};
+use crate::report::text::{P99_SAMPLES, P999_SAMPLES, Requests, missing, retransmissions};
 use crate::util::layout::plain;
 use crate::util::map::Map;
 
@@ -70,6 +70,16 @@ impl<'a> Context<'a> {
     pub(super) fn findings_of(&self, at: usize) -> &[&'static str] {
         self.findings.get(&at).map_or(&[], Vec::as_slice)
     }
+}
+
+/// Sign before this value of the flow where the percentile of all requests may be longer.
+pub(super) fn least_sign(column: &Column, flow: &Flow) -> &'static str {
+    let per_mille = match column.name {
+        "latency_p50_ns" => 500,
+        "latency_p99_ns" => 990,
+        _ => return "",
+    };
+    flow.latency_ns.as_deref().map_or("", |latency| Requests::of(flow, latency).sign(per_mille))
 }
 
 /// Name of the column filled by [`Context::findings_of`], which needs the index of the flow.

@@ -312,8 +312,10 @@ impl Session {
             let task = task?.path();
             // One that has just ended has no name any more.
             let Ok(name) = fs::read_to_string(task.join("comm")) else { continue };
-            if task.ends_with(&pid) || WORKERS.contains(&name.trim_end()) {
+            if task.ends_with(&pid) {
                 all += thread_times(&task)?.0;
+            } else if WORKERS.contains(&name.trim_end()) {
+                all += thread_times(&task).map_or(0.0, |(ran, _)| ran);
             }
         }
         Ok(all)

@@ -341,11 +341,11 @@ impl Lost {
     /// What the counters lack, in words; `counted` writes a number and its unit.
     pub fn in_words(&self, counted: fn(u64, &str) -> String) -> Vec<String> {
         let known = [
-            (Some(self.flow_table_full), "packet", "not counted: flow table full"),
-            (Some(self.contended), "packet", "not counted: counter contention"),
+            (Some(self.flow_table_full), "packet", "in no flow: flow table full"),
+            (Some(self.contended), "packet", "in no flow: counter contention"),
             (self.capture_drops, "packet", "dropped by the capture"),
             (self.interface_drops, "packet", "dropped by the interface"),
-            (self.events_dropped, "event", "dropped"),
+            (self.events_dropped, "event", "dropped: ring buffer full"),
             (self.bins_dropped, "packet", "not in burst/step statistics"),
             (Some(self.extra_table_full), "packet", "without port or opcode statistics"),
         ];

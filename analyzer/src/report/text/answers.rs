@@ -47,9 +47,14 @@ impl Requests {
         self.percentile(999, ns, P999_SAMPLES)
     }
 
+    /// The sign of a lower bound where the percentile of all requests may be longer.
+    pub(crate) fn sign(self, per_mille: u64) -> &'static str {
+        if is_least(per_mille, self.answered, self.unanswered) { units::LEAST } else { "" }
+    }
+
     /// Marked where the percentile of all requests may be longer; a dash for fewer answers than `enough`.
     fn percentile(self, per_mille: u64, ns: impl Into<Option<u64>>, enough: u64) -> String {
-        let least = if is_least(per_mille, self.answered, self.unanswered) { units::LEAST } else { "" };
+        let least = self.sign(per_mille);
         let known = ns.into().filter(|_| self.answered >= enough);
         known.map_or_else(|| units::UNKNOWN.into(), |ns| format!("{least}{}", units::duration(ns)))
     }
@@ -106,8 +111,10 @@ pub(super) fn latency(report: &Report, room: usize) -> Vec<String> {
         }
         if bounded {
             let sign = units::LEAST;
-            let _ =
-                write!(why, " {sign}: lower bound, as more requests than lie above it were not answered.");
+            let _ = write!(
+                why,
+                " {sign}: lower bound, as more requests were retransmitted or not answered than lie above it."
+            );
         }
         why.extend(not_timed(&report.facts.flows));
         why.extend(not_answered(&report.facts.flows));

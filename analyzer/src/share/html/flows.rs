@@ -9,7 +9,7 @@ use super::problems::sign;
 use crate::analysis::Flow;
 use crate::findings::{Severity, Unit};
 use crate::report::Report;
-use crate::share::columns::{COLUMNS, Column, Context, FINDINGS};
+use crate::share::columns::{COLUMNS, Column, Context, FINDINGS, least_sign};
 use crate::util::units::{self, plural};
 
 /// Maximum number of rows.
@@ -102,7 +102,8 @@ fn row(
         };
         let zero = if value.as_f64() == Some(0.0) { " zero" } else { "" };
         let class = format!("{}{zero}", align(column));
-        page.open("td", &[("class", class.trim()), ("data-v", &sort)]).text(&column.unit.text(&value));
+        let least = if value.is_null() { "" } else { least_sign(column, flow) };
+        page.open("td", &[("class", class.trim()), ("data-v", &sort)]).text(least).text(&column.unit.text(&value));
         page.raw("</td>");
     }
     page.raw("</tr>\n");

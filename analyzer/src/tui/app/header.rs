@@ -350,8 +350,9 @@ fn state(app: &App, data: &Data, (room, wide): (usize, bool)) -> Spans {
         HeadlineSource::Unknown(_) => Spans::default(),
         HeadlineSource::Known(concluded, verdict) => match (verdict.health, verdict.headline) {
             (Health::Degraded | Health::Critical, Some(_)) => badges(&concluded, room, wide),
-            (Health::Recovered, Some(_)) if app.view.shows_end() => fine("HEALTHY AT THE END"),
-            (Health::Recovered, Some(_)) => fine("HEALTHY NOW"),
+            (Health::Recovered, Some(_)) if verdict.is_good() => {
+                fine(if app.view.shows_end() { "HEALTHY AT THE END" } else { "HEALTHY NOW" })
+            }
             _ => {
                 // Of a capture that is still read, the rest is not known.
                 let reading = data.model.kind == SourceKind::Replay && app.view.timeline.end.is_none();
