@@ -138,8 +138,8 @@ fn clock_set(lab: &mut Lab, by: i64) {
     lab.world.taps[tap].set = (90 * MS, by);
 }
 
-/// All data is held up for 700 ms, as by pauses of its priority, this number of times. No transport timer is that short.
-/// Where frames of other protocols go on, no clock was set; and no clock is set again and again.
+/// All data is held up for 700 ms, as by pauses of its priority, this number of times. No transport timer is that
+/// short. Where frames of other protocols go on, no clock was set; and no clock is set again and again.
 fn held_up(lab: &mut Lab, times: u64, beside: bool) {
     lab.world.line(2 * GBIT);
     let data = Match { data: Some(true), ..Match::default() };

@@ -55,7 +55,7 @@ pub(in crate::findings) const STRAGGLER: Entry = Entry {
                pairs, its 99th percentile exceeds theirs by at least step.slow_tail of what the median does, and its cost is at least step.straggler_ratio of the median step.\n\
                - Its cost is its 99th percentile; where the steps have grown (step.slower) and not by computing, it is their growth, if that percentile is at least step.slow_part of the growth, \
                and what its requests of a step wait longer than those of the others is at least as long, all together.\n\
-               - Where no step is faster, its cost is at most the part of a step with data or waits (steps.parts), less what that part takes at the others' median latency. That counts if no host takes part in all transfers at the tap, both \
+               - If no step is faster, its cost is at most the part of a step with data or waits (steps.parts), less the length of that part at the others' median latency. That counts if no host takes part in all transfers at the tap, both \
                hosts send and receive data, and what its requests of a step wait longer is at least step.straggler_part of that.\n\
                - Its time is that of the steps that wait for it: those in which its receiver starts late, or the slower steps of steps.trend if what grew is not computing and its cost \
                is at least step.straggler_part of the growth. Latencies are of the run.\n\
