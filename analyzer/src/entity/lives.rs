@@ -96,7 +96,7 @@ pub struct PathChoices {
     pub udp_port: Option<u16>,
 }
 
-/// Times of a queue pair's life by the monotonic clock: they keep their order when the wall clock is set. `None`: as
+/// Times of a queue pair's life by `CLOCK_MONOTONIC`: they keep their order when the wall clock is set. `None`: as
 /// the Unix time, or only that is known, as from a recording. Unit: ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MonotonicTimes {
@@ -201,10 +201,14 @@ impl QpControl {
         self.ended_ns.or(self.reused_ns)
     }
 
-    /// Time from its creation to its end, or else to this Unix time. `None`: not known, or the clock was set back.
-    pub fn age_ns(&self, now_ns: Option<u64>) -> Option<u64> {
-        let by_unix_time = || self.created_ns.zip(self.over_by().or(now_ns));
-        let (made, end) = self.monotonic.created_ns.zip(self.monotonic.over_ns).or_else(by_unix_time)?;
+    /// Time from its creation to its end, or else to now, as Unix time and by `CLOCK_MONOTONIC`. `None`: not known, or
+    /// known by the Unix times of a recording alone, in which the clock was set back.
+    pub fn age_ns(&self, now_ns: Option<u64>, monotonic_ns: Option<u64>) -> Option<u64> {
+        if let Some((made, end)) = self.monotonic.created_ns.zip(self.monotonic.over_ns.or(monotonic_ns)) {
+            // A sample may have begun before the latest of what it contains.
+            return Some(end.saturating_sub(made));
+        }
+        let (made, end) = self.created_ns.zip(self.over_by().or(now_ns))?;
         end.checked_sub(made)
     }
 }

@@ -155,6 +155,7 @@ fn offloaded_with(size: (u16, u16), change: impl Fn(&mut Devices, u64)) -> App {
     app.on_resize(size.0, size.1);
     for seconds in 1..=4 {
         let mut sample = world.at(seconds);
+        sample.steady_ns = Some(seconds * SECOND);
         let mut devices = devices(start_ns, seconds);
         change(&mut devices, start_ns);
         sample.devices = Arc::new(devices);

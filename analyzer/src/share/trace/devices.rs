@@ -54,11 +54,11 @@ pub(super) fn of_devices(report: &Report, names: &mut Vec<Entry>, entries: &mut 
     (all - shown) as u64 + left_out
 }
 
-/// The queue pairs of a port that have a thread: number, beginning and end, thread.
+/// The queue pairs of a port that have a thread, each with that.
 struct Track<'a> {
     pid: u64,
     device: &'a Device,
-    lives: Vec<(u32, (u64, u64), u64)>,
+    lives: Vec<(&'a DeviceQp, u64)>,
 }
 
 fn title(qp: &DeviceQp) -> String {
@@ -89,10 +89,10 @@ fn life(
     Some((from_ns, to_ns.unwrap_or(from_ns).max(from_ns)))
 }
 
-impl Track<'_> {
+impl<'a> Track<'a> {
     /// Adds the life of a queue pair, and what it did.
-    fn queue_pair(&mut self, tid: u64, qp: &DeviceQp, span: (u64, u64), entries: &mut Vec<Entry>) {
-        self.lives.push((qp.lqpn, span, tid));
+    fn queue_pair(&mut self, tid: u64, qp: &'a DeviceQp, span: (u64, u64), entries: &mut Vec<Entry>) {
+        self.lives.push((qp, tid));
         entries.push(slice(self.pid, tid, span, "queue pair".into(), figures(qp)));
         if let Some((read_ns, stuck_ns)) = qp.context_ns.zip(qp.stuck_ns.filter(|ns| *ns > 0)) {
             let within = |ns: u64| ns.clamp(span.0, span.1);
@@ -126,9 +126,10 @@ impl Track<'_> {
 
     /// The thread of the queue pair that existed then, else of the latest with its number.
     fn thread_of(&self, event: &QpEvent) -> Option<u64> {
-        let same = || self.lives.iter().rev().filter(|(lqpn, ..)| Some(*lqpn) == event.lqpn);
-        let then = same().find(|(_, (from_ns, to_ns), _)| (*from_ns..=*to_ns).contains(&event.time_ns));
-        then.or_else(|| same().next()).map(|(.., tid)| *tid)
+        let same = || self.lives.iter().filter(|(qp, _)| Some(qp.lqpn) == event.lqpn);
+        let then = same().filter(|(qp, _)| qp.control.lived_at(event));
+        let then = then.max_by_key(|(qp, _)| qp.control.creation_order());
+        then.or_else(|| same().next_back()).map(|(_, tid)| *tid)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::analysis::fixtures::{SECOND, START, everything, port, qp_event, qp_life, with_lives};
-use crate::entity::lives::{DESTROYED, ERROR, Lives, NUMBER_REUSED};
+use crate::entity::lives::{DESTROYED, ERROR, Lives, MonotonicTimes, NUMBER_REUSED};
 use crate::findings::Episode;
 use crate::metrics::timeline::Point;
 use crate::report::Options;
@@ -245,6 +245,26 @@ fn queue_pairs_of_nics_have_their_lives_and_events() {
         (&trace["otherData"]["qps_left_out"], &trace["otherData"]["qp_events_left_out"]),
         (&json!(0), &json!(4))
     );
+}
+
+/// By the wall clock, which was set in between, the event is of the later queue pair with its number.
+#[test]
+fn an_event_is_of_the_queue_pair_of_its_time_however_the_clock_is_set() {
+    let mut report = offloaded();
+    let device = &mut report.facts.devices[0];
+    let reused = device.qps.iter_mut().filter(|qp| qp.lqpn == 8);
+    for (qp, [made, over]) in reused.zip([[20, 50], [50, 90]]) {
+        let (created_ns, over_ns) = (Some(made * MS), Some(over * MS));
+        qp.control.monotonic = MonotonicTimes { created_ns, over_ns, ..MonotonicTimes::default() };
+    }
+    let event = device.qp_events.iter_mut().find(|event| event.lqpn == Some(8)).unwrap();
+    (event.time_ns, event.monotonic_ns) = (START + 60 * MS, Some(25 * MS));
+    let trace = traced(&report, &[], &Events::default());
+    check(&trace);
+    let named = |name: &Value| name == "QP 8 → 10.0.0.2 QP 1008";
+    let earlier = entries(&trace).iter().find(|entry| named(&entry["args"]["name"])).unwrap();
+    let event = entries(&trace).iter().find(|entry| entry["name"] == "modify to RTR failed").unwrap();
+    assert_eq!(event["tid"], earlier["tid"]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::entity::lives::{DESTROY, NUMBER_REUSED, QpControl};
+use crate::entity::lives::{DESTROY, MonotonicTimes, NUMBER_REUSED, QpControl};
 use crate::source::devices::listed::ListedDevice;
 use crate::util::source_port::udp_source_port;
 use crate::util::system::KernelVersion;
@@ -254,9 +254,15 @@ fn a_clock_that_is_set_hides_neither_death_nor_end_nor_whose_they_are() {
         let lived = |event| seen.qps.iter().map(|qp| qp.control.lived_at(event)).collect::<Vec<_>>();
         assert_eq!(lived(&seen.events[0]), [true, false, false], "{before} to {after}");
         assert_eq!(lived(&seen.events[1]), [false, false, true], "{before} to {after}");
-        let ages: Vec<_> = seen.qps.iter().map(|qp| qp.control.age_ns(None)).collect();
-        assert_eq!(ages, [Some(49), Some(10), None]);
-        assert_eq!(seen.qps[2].control.age_ns(Some(before)), None, "set back since its creation");
+        let ages =
+            |steady_ns| seen.qps.iter().map(|qp| qp.control.age_ns(None, steady_ns)).collect::<Vec<_>>();
+        assert_eq!(ages(None), [Some(49), Some(10), None]);
+        assert_eq!(ages(Some(130)), [Some(49), Some(10), Some(30)]);
+        // A recording has Unix times alone.
+        let control = seen.qps[2].control.clone();
+        let recorded = QpControl { monotonic: MonotonicTimes::default(), ..control };
+        let age_ns = |now_ns| recorded.age_ns(Some(now_ns), None);
+        assert_eq!([before, before + 130].map(age_ns), [None, Some(30)], "set back since its creation");
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Scope {
 pub struct Analysis {
     /// Time of the sample, Unix nanoseconds.
     pub time_ns: u64,
+    /// The same by `CLOCK_MONOTONIC`, if known.
+    pub steady_ns: Option<u64>,
     /// Its report without the flows: since the start.
     pub report: Report,
     /// What a healthy verdict rests on, of all flows.
@@ -103,6 +105,7 @@ impl Analyst {
         report.facts.flows = Vec::new();
         Analysis {
             time_ns: now,
+            steady_ns: sample.steady_ns,
             report,
             grounds,
             timed,

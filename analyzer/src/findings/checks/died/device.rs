@@ -119,9 +119,8 @@ fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Optio
     let named = FATAL_EVENTS.iter().find(|(name, _)| *name == event.event);
     // The driver's reason takes precedence.
     let of_same = |other: &&QpEvent| {
-        other.event == REASON
-            && other.lqpn == event.lqpn
-            && other.time_ns.abs_diff(event.time_ns) <= REASON_NS
+        let is_near = || other.order().abs_diff(event.order()) <= REASON_NS;
+        other.event == REASON && other.lqpn == event.lqpn && is_near()
     };
     if let Some(why) = device.qp_events.iter().find(of_same).and_then(|event| event.reason.clone()) {
         return Some(death(why));

@@ -295,6 +295,22 @@ fn deaths_before_and_after_the_clock_was_set_back_are_both_named() {
     assert_eq!(numbers(died), [17, 18]);
 }
 
+/// By the wall clock, they are an hour apart.
+#[test]
+fn a_driver_s_reason_is_of_the_death_beside_it_however_the_clock_is_set() {
+    let cause = |reason_s: u64| {
+        let mut sample = lived(vec![to(17, 2)], &[(17, "QP_FATAL", 3_600), (17, REASON, 5)]);
+        let lives = Arc::make_mut(&mut Arc::make_mut(&mut sample.devices).lives);
+        lives.events[1].reason = Some("retry count exceeded".into());
+        for (event, seconds) in lives.events.iter_mut().zip([1, reason_s]) {
+            event.monotonic_ns = Some(seconds * SECOND);
+        }
+        deaths(&sample)[0].evidence["cause"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(cause(2), "retry count exceeded");
+    assert_eq!(cause(4), "fatal error of its work queue (QP_FATAL)", "of another death");
+}
+
 /// What a counter says of a death is known by the time at which it grew.
 #[test]
 fn only_counters_that_grew_at_that_time_say_why() {

@@ -23,7 +23,8 @@ pub(in crate::tui) struct Order {
 
 /// The rows that the filter lets through, in order; and the number of all.
 pub(super) fn rows(view: &View, order: Order) -> (Vec<Row<'_>>, usize) {
-    let now_ns = view.analysis.as_ref().map(|analysis| analysis.time_ns);
+    let now = view.analysis.as_ref();
+    let (now_ns, steady_ns) = (now.map(|now| now.time_ns), now.and_then(|now| now.steady_ns));
     let mut all = Vec::new();
     let findings = by_number(view);
     for device in devices(view).filter(|device| !device.qps.is_empty()) {
@@ -45,7 +46,7 @@ pub(super) fn rows(view: &View, order: Order) -> (Vec<Row<'_>>, usize) {
                 sent: by_psn.0.or(by_context.0).filter(|_| exists),
                 received: by_psn.1.or(by_context.1).filter(|_| exists),
                 rates_of: (rate_of(by_psn.0, by_context.0), rate_of(by_psn.1, by_context.1)),
-                age_ns: control.age_ns(now_ns),
+                age_ns: control.age_ns(now_ns, steady_ns),
                 level: own.map(|one| Level::from(one.severity)).max().unwrap_or_default(),
             });
         }

@@ -141,7 +141,7 @@ fn settings(reasons: &mut Reasons, facts: &Facts, row: &Row<'_>, kernel: Option<
         reasons.give_one("connecting took", "it is measured for verbs only");
     }
     if control.created_ns.is_some() {
-        reasons.give_one("age", "the clock was set back since its creation");
+        reasons.give_one("age", "the recorded clock was set back since its creation");
         reasons.give(&[&PATH, &SENDING], format_args!("no verb or command that was seen set them{absent}"));
         reasons.give(&[&CREATION], "no verb or command that was seen made it ready to send");
         return;
