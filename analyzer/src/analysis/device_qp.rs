@@ -74,7 +74,7 @@ pub struct DeviceQp {
     /// Latest reading of the NIC's own context of the queue pair, from which this and the following fields come
     /// (`qp_context`). Unit: Unix ns. Null: none was read.
     pub context_ns: Option<u64>,
-    /// The same by the clock that does not step. Null: not known.
+    /// The same by `CLOCK_MONOTONIC`, which does not step. Null: not known.
     #[serde(skip)]
     pub context_steady_ns: Option<u64>,
     /// Readings of its context. Unit: readings. Null: none was read.

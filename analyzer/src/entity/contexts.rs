@@ -32,7 +32,8 @@ pub struct ContextSample {
     pub src: Option<IpAddr>,
     /// Time of the latest context. Unit: Unix ns.
     pub read_ns: u64,
-    /// The same by the clock that does not step, in nanoseconds; `None` where it is not known, as in recordings.
+    /// The same by `CLOCK_MONOTONIC`, which does not step, in nanoseconds; `None` where it is not known, as in
+    /// recordings.
     pub read_steady_ns: Option<u64>,
     /// Number of contexts read.
     pub readings: u64,

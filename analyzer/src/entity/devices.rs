@@ -85,7 +85,7 @@ pub struct PortSample {
     /// Time of the latest reading up to which their packets are counted, Unix nanoseconds; `None` before the first one,
     /// and where it is that of the counters.
     pub qps_counted_ns: Option<u64>,
-    /// The same by the clock that does not step; `None` as well where it is not known.
+    /// The same by `CLOCK_MONOTONIC`, which does not step; `None` as well where it is not known.
     pub qps_counted_steady_ns: Option<u64>,
     /// Counters of queue pairs that the device counts together or one by one.
     pub qp_counters: Vec<QpCounters>,

@@ -51,8 +51,8 @@ pub enum SourceKind {
 pub struct Sample {
     /// The moment, Unix time in nanoseconds; in replay, of the data.
     pub time_ns: u64,
-    /// The same moment by a clock that does not step, in nanoseconds; `None` in replay, where the data has all there
-    /// is.
+    /// The same moment by `CLOCK_MONOTONIC`, which does not step, in nanoseconds; `None` in replay, where the data has
+    /// all there is.
     pub steady_ns: Option<u64>,
     /// Kind of the source.
     pub kind: SourceKind,

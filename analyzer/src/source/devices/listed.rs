@@ -25,10 +25,12 @@ pub struct QueuePairs {
     pub devices: BTreeMap<String, ListedDevice>,
     /// There is no device.
     pub has_no_device: bool,
-    /// Monotonic time at which the reading began.
-    pub began_ns: u64,
-    /// Time at which it ended, by the clock that does not step; `None` where it is not known.
-    pub ended_steady_ns: Option<u64>,
+    /// Reason for which the kernel did not name the devices.
+    pub unread: Option<String>,
+    /// Beginning of the reading. Unit: ns of `CLOCK_MONOTONIC`.
+    pub began_monotonic_ns: u64,
+    /// Its end by the same clock.
+    pub ended_monotonic_ns: u64,
 }
 
 /// A device that the kernel names.
@@ -47,6 +49,12 @@ impl QueuePairs {
             Some(found) => found.unlisted.is_none(),
             None => !self.devices.is_empty() || self.has_no_device,
         }
+    }
+
+    /// Reason for which the queue pairs of this device are not in the list: its own, else that of the list of devices.
+    pub fn why_unlisted(&self, device: &str) -> Option<&str> {
+        let known = self.devices.get(device);
+        known.map_or(&self.unread, |found| &found.unlisted).as_deref()
     }
 }
 
@@ -85,9 +93,11 @@ pub fn read(
         return QueuePairs { has_no_device: true, ..QueuePairs::default() };
     }
     unread.about("host");
-    let answers = unread.keep(kernel.rdma(Query::Devices)).unwrap_or_default();
+    let named = kernel.rdma(Query::Devices);
+    let why = named.as_ref().err().map(HostError::cause);
+    let mut found = QueuePairs { unread: why, ..QueuePairs::default() };
+    let answers = unread.keep(named).unwrap_or_default();
     let mut owners = Vec::new();
-    let mut found = QueuePairs::default();
     let mut known = Processes::default();
     for device in answers.iter().filter_map(|answer| nldev::Device::parse(answer)) {
         unread.about(&device.name);

@@ -321,7 +321,7 @@ impl Follower {
     /// Applies the kernel's lists: processes of queue pairs made before the run, states, and ends that were missed.
     pub fn listed(&mut self, found: &QueuePairs) {
         self.lists += 1;
-        let at = Span { began_ns: found.began_ns, ended_ns: found.began_ns };
+        let at = Span { began_ns: found.began_monotonic_ns, ended_ns: found.began_monotonic_ns };
         for (qp, owner) in &found.list {
             let key = (owner.device.clone(), owner.lqpn, own_port(owner.lqpn, qp.port));
             if !self.alive.contains_key(&key) {
@@ -346,7 +346,7 @@ impl Follower {
 
     /// Ends the queue pairs that lists contain no more: their destruction was missed.
     fn end_missing(&mut self, found: &QueuePairs) {
-        let (lists, began_ns) = (self.lists, found.began_ns);
+        let (lists, began_ns) = (self.lists, found.began_monotonic_ns);
         let mut over: Vec<Key> = Vec::new();
         for (key, known) in &mut self.alive {
             // Of a device that is gone, none is left, whatever its kind.

@@ -161,7 +161,7 @@ fn list(numbers: &[u32], began_ns: u64) -> QueuePairs {
     QueuePairs {
         list: numbers.iter().map(|lqpn| (entry(lqpn), owner(lqpn))).collect(),
         devices: [("rxe0".to_owned(), ListedDevice::default())].into(),
-        began_ns,
+        began_monotonic_ns: began_ns,
         ..QueuePairs::default()
     }
 }
@@ -305,8 +305,8 @@ fn what_lists_have_no_more_is_gone() {
     assert_eq!(gone(&mut follower), []);
     assert_eq!(all(&mut follower).qps[1].control.created_ns, Some(10));
     // The device itself is gone, with all of them.
-    for began_ns in [50, 60] {
-        follower.listed(&QueuePairs { has_no_device: true, began_ns, ..QueuePairs::default() });
+    for began_monotonic_ns in [50, 60] {
+        follower.listed(&QueuePairs { has_no_device: true, began_monotonic_ns, ..QueuePairs::default() });
     }
     assert_eq!(gone(&mut follower).len(), 5);
 }

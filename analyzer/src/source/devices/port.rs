@@ -34,10 +34,10 @@ const MOST_QPS: usize = 16_384;
 struct AtList {
     /// Unix nanoseconds.
     time_ns: u64,
-    /// The same by the clock that does not step, if known.
-    steady_ns: Option<u64>,
-    /// Beginning of the list, monotonic nanoseconds.
-    began_ns: u64,
+    /// The same by `CLOCK_MONOTONIC`, nanoseconds.
+    monotonic_ns: u64,
+    /// Beginning of the list by that clock.
+    began_monotonic_ns: u64,
     /// As counted before the list was begun.
     packets: PortPackets,
     /// Pauses received, by priority, in microseconds.
@@ -86,7 +86,7 @@ pub(super) struct PortWatch {
     qps_read: Option<AtList>,
     /// Time of the latest reading of queue pairs after which counters were read.
     qps_counted_ns: Option<u64>,
-    /// The same by the clock that does not step, if known.
+    /// The same by `CLOCK_MONOTONIC`.
     qps_counted_steady_ns: Option<u64>,
     /// True once any PSN has advanced: some drivers report only the initial PSNs.
     moving: bool,
@@ -170,7 +170,7 @@ impl PortWatch {
     /// Counts the packets of queue pairs up to their latest reading, which the counters were read after.
     pub(super) fn count_qps(&mut self) {
         self.qps_counted_ns = self.qps_read.map(|at| at.time_ns);
-        self.qps_counted_steady_ns = self.qps_read.and_then(|at| at.steady_ns);
+        self.qps_counted_steady_ns = self.qps_read.map(|at| at.monotonic_ns);
         let (packets, mut is_changed) = (self.packets(), false);
         for qp in self.qps.values_mut() {
             is_changed |= qp.counted(packets);
@@ -261,14 +261,14 @@ impl PortWatch {
         }
         let now = AtList {
             time_ns,
-            steady_ns: found.ended_steady_ns,
-            began_ns: found.began_ns,
+            monotonic_ns: found.ended_monotonic_ns,
+            began_monotonic_ns: found.began_monotonic_ns,
             packets: self.packets(),
             paused_us: ethernet::received_us(&self.ethernet),
         };
         let before = self.qps_read.replace(now);
         let packets = before.map(|before| before.packets).unwrap_or_default();
-        let span_ns = before.map_or(0, |then| now.began_ns.saturating_sub(then.began_ns));
+        let span_ns = before.map_or(0, |then| now.began_monotonic_ns.saturating_sub(then.began_monotonic_ns));
         let from_ns = time_ns.saturating_sub(span_ns);
         let paused = before.is_some_and(|before| {
             let added = before

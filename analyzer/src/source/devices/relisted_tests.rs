@@ -48,6 +48,48 @@ fn a_device_that_does_not_list_its_queue_pairs_keeps_them_and_their_contexts() {
     assert_eq!(known(&mut watch, &gone, 3), (0, None, vec![]));
 }
 
+/// Of a device that lists none, queue pairs may exist that nobody knows: timeouts may be theirs.
+#[test]
+fn timeouts_are_certain_only_if_the_device_lists_its_queue_pairs() {
+    let host = |list: &str, timeouts: u32, (next, acked)| {
+        let counted = format!("local_ack_timeout_err = {timeouts}");
+        let text = MLX5.replace("rdma/qp.0 <<", list).replace("local_ack_timeout_err = 0", &counted);
+        Recorded::unpack(&format!("{text}\n[]\n{}", answer(3, next, acked, 951)))
+    };
+    for (list, certain) in [("rdma/qp.0 <<", true), ("rdma/qp.9 <<", false)] {
+        let first = host("rdma/qp.0 <<", 0, (10, 10));
+        let mut watch = Watch::new(&first.root(), &first.kernel(), &[IFACE.to_owned()], &[]);
+        watch.query_contexts(50);
+        known(&mut watch, &first, 0);
+        for second in [1, 2] {
+            known(&mut watch, &host(list, 3, (40, 20)), second);
+        }
+        let blamed = watch.sample().contexts.qps[0].blamed.unwrap();
+        assert_eq!((blamed.timeouts, blamed.certain), (3, certain), "{list}");
+    }
+}
+
+/// The kernel does not even name the devices; another time, one that nobody watches does not list its queue pairs.
+#[test]
+fn each_watched_device_that_lists_nothing_has_a_reason_and_no_other_has() {
+    let first = host(0, 10);
+    let mut watch = Watch::new(&first.root(), &first.kernel(), &[IFACE.to_owned()], &[]);
+    watch.query_contexts(50);
+    known(&mut watch, &first, 0);
+    let mute = MLX5.replace("rdma/devices <<", "rdma/others <<");
+    let mute = Recorded::unpack(&format!("{mute}\n[]\n{}", answer(3, 30, 30, 951)));
+    let of_mute = known(&mut watch, &mute, 1);
+    assert_eq!(of_mute, (1, Some((2, Some(20))), vec!["mlx5_0".to_owned()]));
+    let found = list(&mut watch, &mute, (fixtures::START, fixtures::START));
+    assert!(found.unread.is_some() && found.why_unlisted("mlx5_0") == found.unread.as_deref());
+    let other = "67 text roce\n---\n1 u32 7\n2 text mlx5_7\n14 u8 1\n67 text roce\n>>";
+    let text = MLX5.replace("67 text roce\n>>", other);
+    let both = Recorded::unpack(&format!("{text}\n[]\n{}", answer(3, 60, 60, 951)));
+    assert_eq!(known(&mut watch, &both, 2), (1, Some((3, Some(50))), vec![]));
+    let found = list(&mut watch, &both, (fixtures::START, fixtures::START));
+    assert!(found.why_unlisted("mlx5_7").is_some() && found.why_unlisted("mlx5_0").is_none());
+}
+
 /// After a reset of its firmware, or when its module is loaded again.
 #[test]
 fn a_device_that_is_registered_again_is_asked_by_its_new_index() {

@@ -26,7 +26,7 @@ use crate::host::rdma::nldev::{self, Query, QueuePair};
 use crate::host::read::HostRoot;
 use crate::host::read::queries::Queries;
 use crate::host::{pci, rdma};
-use crate::source::devices::listed::{Addresses, ListedDevice, QueuePairs};
+use crate::source::devices::listed::{Addresses, QueuePairs};
 use crate::util::system::kernel_version;
 
 /// The RoCE ports of the watched interfaces.
@@ -195,13 +195,14 @@ impl Watch {
         }
     }
 
-    /// Records the cost of listing queue pairs.
+    /// Records the cost of listing queue pairs, and which watched devices listed none.
     pub fn note_list(&mut self, found: &QueuePairs, took_ns: u64) {
         self.lists.lists += 1;
         self.lists.queries += found.list.len() as u64;
         self.lists.took_ns = self.lists.took_ns.saturating_add(took_ns);
-        let why = |(name, of): (&String, &ListedDevice)| Some((name.clone(), of.unlisted.clone()?));
-        self.lists.unlisted = found.devices.iter().filter_map(why).collect();
+        let devices: BTreeSet<&String> = self.ports.iter().map(|port| &port.device).collect();
+        let why = |device: &String| Some((device.clone(), found.why_unlisted(device)?.to_owned()));
+        self.lists.unlisted = devices.into_iter().filter_map(why).collect();
     }
 
     /// Enables reading the NIC's contexts of queue pairs, with at most this many queries per second; 0 disables it.

@@ -37,7 +37,7 @@ fn list(watch: &mut Watch, host: &Recorded, (began_ns, time_ns): (u64, u64)) -> 
     let (root, kernel, mut unread) = (host.root(), host.kernel(), UnreadReasons::new());
     let addresses = listed::addresses(&root, &mut unread);
     let found = listed::read(&root, &kernel, &addresses, &mut unread, &mut || {});
-    let found = QueuePairs { began_ns, ..found };
+    let found = QueuePairs { began_monotonic_ns: began_ns, ended_monotonic_ns: began_ns, ..found };
     watch.take_qps(&found, time_ns);
     found
 }

@@ -378,14 +378,14 @@ impl Work {
         let (probes, earlier, watch) = (&mut self.probes, &self.earlier, &mut self.watch);
         let (posts, host) = (self.posts.as_ref(), self.host.as_ref());
         let mut between = || take_lives((probes, earlier), watch, posts, host);
-        let began_ns = monotonic_ns();
+        let began_monotonic_ns = monotonic_ns();
         let found = listed::read(&root, host.ask(), addresses, &mut unread, &mut between);
         // Also what has happened since its latest part: what the list lacks may have ended meanwhile.
         between();
-        let (clock, ended_ns) = (WallClock::sample(), monotonic_ns());
+        let (clock, ended_monotonic_ns) = (WallClock::sample(), monotonic_ns());
         self.watch.note_clock(clock.offset_ns());
-        let found = listed::QueuePairs { began_ns, ended_steady_ns: Some(ended_ns), ..found };
-        self.watch.take_qps(&found, clock.unix_ns(ended_ns));
+        let found = listed::QueuePairs { began_monotonic_ns, ended_monotonic_ns, ..found };
+        self.watch.take_qps(&found, clock.unix_ns(ended_monotonic_ns));
         self.watch.note_list(&found, u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
         if let Some(posts) = &self.posts {
             posts.list(&found);

@@ -167,8 +167,7 @@ impl Asker {
         (self.past_verbs, self.unreached) = qps.into_iter().partition(|qp| self.reaches(&qp.device));
     }
 
-    /// Sets the devices whose queue pairs could not be listed: those that are known stay. Call it before those of the
-    /// list.
+    /// Sets the devices that listed no queue pairs: those that are known stay. Call it before those of the list.
     pub fn keep(&mut self, unlisted: Vec<String>) {
         self.unlisted = unlisted;
     }
@@ -241,7 +240,8 @@ impl Asker {
         for ((device, number), state) in &mut self.ports {
             state.attribution.of.retain(|lqpn, _| self.qps.contains_key(&(device.clone(), *lqpn)));
             let is_here = |qp: &QueuePair| qp.device == *device && qp.port.is_none_or(|port| port == *number);
-            state.attribution.others = state.left_out > 0 || unreached.iter().any(is_here);
+            let is_listed = !unlisted.contains(device);
+            state.attribution.others = state.left_out > 0 || !is_listed || unreached.iter().any(is_here);
         }
         self.changed = true;
     }

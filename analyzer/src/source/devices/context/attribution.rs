@@ -71,7 +71,8 @@ pub(super) struct TimeoutAttribution {
     open: Vec<Case>,
     /// A queue pair of the port has ended since the latest reading of the counters.
     ended: bool,
-    /// The port has queue pairs that are not asked for: errors may be theirs.
+    /// The port has queue pairs that are not asked for, or may have some, as its device lists none: errors may be
+    /// theirs.
     pub(super) others: bool,
     pub(super) of: Map<u32, Blamed>,
 }
