@@ -62,11 +62,23 @@ pub struct QpLives {
     pub sources: QpSources,
 }
 
+impl QpLives {
+    /// A sentence for each device that did not list its queue pairs.
+    pub fn not_listed(&self) -> impl Iterator<Item = String> {
+        self.unlisted.iter().map(|one| {
+            let (device, why) = one.split_once(": ").unwrap_or((one, "reason not known"));
+            format!(
+                "{device} did not list its queue pairs ({why}): shown as last known; see dmesg and `rdma resource show qp`"
+            )
+        })
+    }
+}
+
 /// Queue pairs by the source of what is known of them; one can be in several. Unit: queue pairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct QpSources {
-    /// Listed by RDMA netlink at the latest reading.
+    /// Listed by RDMA netlink at the latest reading that its device answered.
     pub netlink: u64,
     /// Seen on the kernel's control path, those that ended included.
     pub control_path: u64,

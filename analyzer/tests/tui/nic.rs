@@ -276,6 +276,47 @@ fn every_queue_pair_of_a_finding_is_marked() {
     assert_eq!(rows.iter().filter(|row| row.contains(" 18 ")).count(), 2, "{shown}");
 }
 
+/// Their queue pairs stay as they were known, and look like others.
+#[test]
+fn devices_that_do_not_list_their_queue_pairs_are_named() {
+    let names = ["mlx5_0", "mlx5_1", "mlx5_2"];
+    for size in [USUAL, LARGE] {
+        let mut app = offloaded_with(size, |devices, _| {
+            devices.lists.unlisted = names.map(|name| (name.into(), "Input/output error".into())).into();
+        });
+        press(&mut app, &[Key::Char('2')]);
+        let shown = text(&app);
+        let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        for name in &names[..2] {
+            let said = format!(
+                "{name} did not list its queue pairs (Input/output error): shown as last known; see dmesg and \
+                 `rdma resource show qp`"
+            );
+            assert!(words.contains(&said), "{said}:\n{shown}");
+        }
+        assert!(words.contains("… and 1 more device") && words.contains("RTS"), "{shown}");
+    }
+    let mut app = offloaded(LARGE);
+    press(&mut app, &[Key::Char('2')]);
+    assert!(!text(&app).contains("did not list"), "{}", text(&app));
+}
+
+#[test]
+fn an_age_is_right_after_the_clock_was_set_back() {
+    let mut app = offloaded_with(LARGE, |devices, start_ns| {
+        let lives = Arc::make_mut(&mut devices.lives);
+        let made = Arc::make_mut(&mut lives.qps).iter_mut().find(|life| life.lqpn == 20).unwrap();
+        made.control.created_ns = Some(start_ns + 3_600 * SECOND);
+        made.control.monotonic.created_ns = Some(SECOND);
+    });
+    press(&mut app, &[Key::Char('2'), Key::Char('/')]);
+    type_text(&mut app, "qp 20");
+    press(&mut app, &[Key::Enter, Key::Enter]);
+    let shown = text(&app);
+    let age = shown.lines().find(|line| line.contains(" age ")).unwrap_or_else(|| panic!("{shown}"));
+    assert!(age.contains("3.00 s"), "{shown}");
+}
+
 #[test]
 fn what_a_source_does_not_have_is_a_dash_with_a_reason() {
     let mut app = offloaded(LARGE);

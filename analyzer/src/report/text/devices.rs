@@ -42,7 +42,7 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
             .into_iter()
             .chain(contexts)
             .chain(listed)
-            .chain(report.facts.qp_lives.iter().flat_map(unlisted))
+            .chain(report.facts.qp_lives.iter().flat_map(QpLives::not_listed).map(|said| plain(&said)))
             .chain(sampling)
             .flat_map(|text| labelled("", 0, &text, room)),
     );
@@ -117,11 +117,6 @@ fn listed(lives: &QpLives) -> Option<String> {
             units::duration(lives.lists_ns)
         )
     })
-}
-
-/// A sentence for each device whose queue pairs were not listed.
-pub(super) fn unlisted(lives: &QpLives) -> impl Iterator<Item = String> {
-    lives.unlisted.iter().map(|one| format!("Queue pairs not listed at the latest attempt: {}", plain(one)))
 }
 
 /// Coverage of the samples of posted work.

@@ -1,6 +1,6 @@
 //! Layers of what is known of queue pairs that were not available in this run, each with the reason.
 
-use super::devices::{missed, sampling, unlisted};
+use super::devices::{missed, sampling};
 use crate::analysis::{QpContexts, QpLives};
 use crate::report::Report;
 use crate::util::layout::plain;
@@ -12,7 +12,7 @@ pub(crate) fn qp_layers(report: &Report) -> Vec<String> {
     let mut said = Vec::new();
     if let Some(lives) = &facts.qp_lives {
         said.extend(missed(lives));
-        said.extend(unlisted(lives));
+        said.extend(lives.not_listed().map(|one| plain(&one)));
         let has_mlx5 = facts.devices.iter().any(|device| device.driver.as_deref() == Some("mlx5_ib"));
         said.extend(devx(lives).filter(|_| has_mlx5));
     }
@@ -79,7 +79,7 @@ mod tests {
         let said = qp_layers(&report).join("\n");
         for part in [
             "Control path of queue pairs not available: no kprobes",
-            "Queue pairs not listed at the latest attempt: mlx5_0: Input/output error",
+            "mlx5_0 did not list its queue pairs (Input/output error): shown as last known; see dmesg and `rdma",
             "QP context of the NIC not read: rxe0: no context",
             "QP context of the NIC not decoded: bnxt_re0: its layout has no public definition",
             "QP context of the NIC read of 1 of 2 connected queue pairs (at most 50 queries/s)",

@@ -30,7 +30,7 @@ pub(in crate::tui) use self::rows::any;
 use self::rows::{Key, Row};
 use super::empty;
 use super::page::{Effect, Hints, Page, click_list};
-use crate::analysis::QpSource;
+use crate::analysis::{QpLives, QpSource};
 use crate::model::Level;
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::export::ExportTable;
@@ -41,12 +41,15 @@ use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{Title, frame_height, inner, panel};
 use crate::tui::widgets::{cut, line, scrolled, select};
-use crate::util::units::UNKNOWN;
+use crate::util::units::{UNKNOWN, plural};
+use crate::util::wrap::hanging;
 
 /// Lines below the table from which on they show the selected queue pair.
 const PREVIEW: u16 = 9;
 /// Lines of a body that has room for nothing but the table.
 const SHORTEST: u16 = 8;
+/// Devices without a list of queue pairs that are named above the table.
+const UNLISTED: usize = 2;
 /// Columns at the left for the sign of a finding.
 const GUTTER: u16 = 2;
 
@@ -111,11 +114,11 @@ impl NicScreen {
         }
     }
 
-    /// The line about paths where any are known, the table, and the lines below it where the first or selected queue
-    /// pair is shown.
+    /// The lines above the table, the table, and the lines below it where the first or selected queue pair is shown.
     fn areas(view: &View, layout: &Layout, count: usize) -> [Rect; 3] {
         let (body, frame) = (layout.body, frame_height(layout.boxed()));
-        let about = u16::from(paths::known(view).is_some() && body.height > SHORTEST);
+        let about = u16::try_from(above(view, body.width).len()).unwrap_or(u16::MAX);
+        let about = about.min(body.height.saturating_sub(SHORTEST));
         let rest = Rect { y: body.y + about, height: body.height - about, ..body };
         let used = u16::try_from(count).unwrap_or(u16::MAX).saturating_add(1 + frame);
         // Long tables leave two fifths of a tall screen.
@@ -231,10 +234,8 @@ impl Page for NicScreen {
             scrolled(buffer, area, &detail::lines(view, shown, size(area)), self.scroll.offset);
             return;
         }
-        let [above, table, below] = Self::areas(view, at, all.len());
-        if let Some(paths) = paths::known(view).filter(|_| above.height > 0) {
-            line(buffer, above, 0, &paths::line(paths, usize::from(above.width)));
-        }
+        let [top, table, below] = Self::areas(view, at, all.len());
+        preview(buffer, top, &above(view, top.width));
         let about = format!("{} · {}", in_words(all.len(), count), legend(&all));
         let hint = format!("{} packets' table", key(Input::NicQps));
         let hint = if view.row_count() > 0 { hint.as_str() } else { "" };
@@ -249,6 +250,23 @@ impl Page for NicScreen {
             preview(buffer, area, &detail::lines(view, shown, size(area)));
         }
     }
+}
+
+/// The lines above the table: which devices did not list their queue pairs, and paths where any are known.
+fn above(view: &View, width: u16) -> Vec<Line<'static>> {
+    let width = usize::from(width);
+    let said: Vec<String> = lives(view).into_iter().flat_map(QpLives::not_listed).collect();
+    let more = said.len().saturating_sub(UNLISTED);
+    let more = (more > 0).then(|| format!("… and {}", plural(more as u64, "more device")));
+    let said = said.into_iter().take(UNLISTED).chain(more);
+    let said = said.flat_map(|one| hanging(&format!(" {one}"), width, 3));
+    let mut lines: Vec<Line<'static>> = said.map(|part| Line::styled(part, theme::BOLD)).collect();
+    lines.extend(paths::known(view).map(|paths| paths::line(paths, width)));
+    lines
+}
+
+fn lives(view: &View) -> Option<&QpLives> {
+    view.analysis.as_ref()?.report.facts.qp_lives.as_ref()
 }
 
 /// The first lines of what a key opens: nothing scrolls here.
@@ -350,15 +368,17 @@ fn nothing(buffer: &mut Buffer, area: Rect, view: &View, count: usize) {
         empty::because(buffer, area, &why, "Esc clears the filter, / edits it.");
         return;
     }
-    let unavailable = view.analysis.as_ref().and_then(|analysis| {
-        let facts = &analysis.report.facts;
-        facts.qp_lives.as_ref().and_then(|lives| lives.unavailable.clone())
-    });
-    let help = unavailable.map_or_else(
-        || "They are known in `rocescope live` on a host with RDMA devices that have queue pairs.".to_owned(),
-        |why| format!("They are not followed: {why}."),
-    );
-    empty::because(buffer, area, "No queue pair of a NIC is known.", &help);
+    let lives = lives(view);
+    let unavailable = lives.and_then(|lives| lives.unavailable.as_ref());
+    let mut help: Vec<String> =
+        unavailable.map(|why| format!("They are not followed: {why}.")).into_iter().collect();
+    help.extend(lives.into_iter().flat_map(QpLives::not_listed).map(|one| format!("{one}.")));
+    if help.is_empty() {
+        help.push(
+            "They are known in `rocescope live` on a host with RDMA devices that have queue pairs.".into(),
+        );
+    }
+    empty::because(buffer, area, "No queue pair of a NIC is known.", &help.join(" "));
 }
 
 #[cfg(test)]
