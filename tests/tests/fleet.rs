@@ -430,6 +430,17 @@ fn what_is_missing_is_named_with_its_remedy() {
     assert!(error.contains("install DuckDB") && error.contains("--print-sql"), "{error}");
     let error = run(&["slow", "/nowhere/at/all"], "/nowhere");
     assert!(error.contains("no recording in /nowhere/at/all"), "{error}");
+    // A host of another version of the tables is named, also where nothing is asked yet.
+    let dir = tempfile::tempdir().unwrap();
+    for folder in ["a/v1/steps", "b/v2/steps"] {
+        std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+        std::fs::write(dir.path().join(folder).join("part.parquet"), "").unwrap();
+    }
+    let all = format!("{}/*", dir.path().display());
+    let printed = Command::new(&program).args(["fleet", "slow", &all, "--print-sql"]).output().unwrap();
+    let said = String::from_utf8(printed.stderr).unwrap();
+    let other = format!("left out of the answer: {}/b/v2: tables of another version", dir.path().display());
+    assert!(printed.status.success() && said.contains(&other), "{said}");
     let error = run(&["slow", "http://127.0.0.1:9/db"], "/nowhere");
     assert!(error.contains("ClickHouse at http://127.0.0.1:9/db"), "{error}");
     if let Some(engine) = duck_db_or_skip("what_is_missing_is_named_with_its_remedy") {

@@ -35,10 +35,7 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
         // Certificates are read here: the sandbox hides them.
         (Client::new(server, confine::names).map(Engine::Server), Recordings::default())
     } else {
-        let found = Recordings::find(&args.sources).map_err(|error| anyhow!(error))?;
-        for notice in found.hosts_in_several().into_iter().chain(found.of_other_versions()) {
-            say(&notice);
-        }
+        let found = recordings(args)?;
         (Engine::find(args.engine.as_deref(), std::env::var_os("PATH").as_deref()), found)
     };
     let engine = engine.map_err(|error| anyhow!(error))?;
@@ -64,6 +61,15 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
         Some(file) => std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display())),
         None => output::page(&text),
     }
+}
+
+/// The recordings in files, with notices of what an answer takes as one host and of what it leaves out.
+fn recordings(args: &FleetArgs) -> Result<Recordings> {
+    let found = Recordings::find(&args.sources).map_err(|error| anyhow!(error))?;
+    for notice in found.hosts_in_several().into_iter().chain(found.of_other_versions()) {
+        say(&notice);
+    }
+    Ok(found)
 }
 
 /// The answers as the page that was asked for.
@@ -121,7 +127,7 @@ fn printed(args: &FleetArgs, chosen: &Chosen) -> Result<String> {
     let before = if server(args)?.is_some() {
         SESSION.to_owned()
     } else {
-        let found = Recordings::find(&args.sources).map_err(|error| anyhow!(error))?;
+        let found = recordings(args)?;
         match &args.engine {
             Some(engine) => found.declare(args.question, chosen, dialect_of(engine)),
             None => found.describe(args.question, chosen) + SESSION,

@@ -47,6 +47,9 @@ pub enum Dialect {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recordings {
     roots: Vec<String>,
+    /// Folders with tables of other versions, in these roots and in others that a pattern matches: no question reads
+    /// them.
+    others: Vec<String>,
     /// Patterns that match no file, as an engine says: the folders of a bucket are not listed here.
     empty: BTreeSet<String>,
     /// Files that are left out, as no engine can read them.
@@ -60,15 +63,17 @@ impl Recordings {
     /// # Errors
     /// If there is none, no engine can list it, or a name cannot be embedded in SQL.
     pub fn find<S: AsRef<str>>(sources: &[S]) -> Result<Self, String> {
-        let mut roots = Vec::new();
+        let mut all = Self::default();
         let mut known = BTreeSet::new();
+        // A bucket has no path here.
+        let place = |root: &String| fs::canonicalize(root).unwrap_or_else(|_| PathBuf::from(root));
+        let mut is_new = |folder: &String| known.insert(place(folder));
         for source in sources {
             let new = Self::of(source.as_ref())?;
-            // A bucket has no path here.
-            let place = |root: &String| fs::canonicalize(root).unwrap_or_else(|_| PathBuf::from(root));
-            roots.extend(new.into_iter().filter(|root| known.insert(place(root))));
+            all.roots.extend(new.roots.into_iter().filter(&mut is_new));
+            all.others.extend(new.others.into_iter().filter(&mut is_new));
         }
-        Ok(Self { roots, ..Self::default() })
+        Ok(all)
     }
 
     /// The folders in which an engine reads files of this host.
@@ -84,9 +89,10 @@ impl Recordings {
         pattern.is_some_and(|(pattern, _)| self.empty.insert(pattern.to_owned()))
     }
 
-    fn of(text: &str) -> Result<Vec<String>, String> {
+    fn of(text: &str) -> Result<Self, String> {
         if is_bucket(text) {
-            return named(text.trim_end_matches('/').to_owned()).map(|root| vec![root]);
+            let root = named(text.trim_end_matches('/').to_owned())?;
+            return Ok(Self { roots: vec![root], ..Self::default() });
         }
         if text.contains("://") {
             return Err(format!(
@@ -94,17 +100,21 @@ impl Recordings {
                 BUCKETS.join(", ")
             ));
         }
-        let found: Vec<PathBuf> = expand(text).into_iter().filter(|root| roots::has_rows(root)).collect();
+        let folders = expand(text);
+        let others: Vec<PathBuf> = folders.iter().flat_map(|root| roots::other_versions(root)).collect();
+        let found: Vec<PathBuf> =
+            folders.into_iter().filter(|root| roots::has_rows(&root.join(VERSION))).collect();
         if found.is_empty() && roots::is_hidden(Path::new(text)) {
             return Err(format!(
                 "cannot read {text}: not permitted for this user; a recording is for its owner and group, so join the group, or change the mode of the folder and of {VERSION}"
             ));
         }
-        let others = roots::other_versions(Path::new(text));
         if found.is_empty() && !others.is_empty() {
+            let versions: BTreeSet<_> =
+                others.iter().filter_map(|folder| folder.file_name()?.to_str()).collect();
             return Err(format!(
                 "no tables of version {VERSION} in {text}, but {}: ask about them with the rocescope that recorded them",
-                others.join(", ")
+                versions.into_iter().collect::<Vec<_>>().join(", ")
             ));
         }
         if found.is_empty() {
@@ -118,7 +128,8 @@ impl Recordings {
                 .map_err(|name| format!("{} is not UTF-8", name.display()))
                 .and_then(named)
         });
-        roots.collect()
+        let others = others.iter().map(|folder| folder.display().to_string()).collect();
+        Ok(Self { roots: roots.collect::<Result<_, _>>()?, others, ..Self::default() })
     }
 
     /// SQL that declares the tables of a question for an engine.

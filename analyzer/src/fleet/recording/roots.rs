@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::super::question::Question;
 use super::{FILES, MOST_DEPTH, Recordings, each_file, folder, is_bucket};
@@ -10,9 +10,11 @@ use crate::record::TABLES;
 use crate::record::parquet::VERSION;
 use crate::record::table::Table;
 
-/// True if a table of the recording in this folder has a file.
-pub(super) fn has_rows(root: &Path) -> bool {
-    let version = root.join(VERSION);
+/// Maximum number of folders that a notice names.
+const MOST_NAMED: usize = 8;
+
+/// True if a table in the folder of a version has a file.
+pub(super) fn has_rows(version: &Path) -> bool {
     // The first one is enough.
     let has_file = |table: &Table| {
         each_file(&version.join(table.name), MOST_DEPTH, &mut |_| ControlFlow::Break(())).is_break()
@@ -44,18 +46,18 @@ pub(super) fn is_hidden(root: &Path) -> bool {
     is_denied(root) || is_denied(&root.join(VERSION))
 }
 
-/// Names of the folders with tables of other versions, which no question reads.
-pub(super) fn other_versions(root: &Path) -> Vec<String> {
+/// The folders with tables of other versions, which no question reads, of the recording in this folder.
+pub(super) fn other_versions(root: &Path) -> Vec<PathBuf> {
     let is_version = |name: &str| {
         let number = name.strip_prefix('v').filter(|number| !number.is_empty());
         name != VERSION && number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
     };
     let folders = std::fs::read_dir(root).into_iter().flatten().flatten();
-    let folders = folders.filter(|entry| entry.path().is_dir());
-    let mut names: Vec<String> = folders.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.retain(|name| is_version(name));
-    names.sort();
-    names
+    let folders = folders.filter(|entry| entry.file_name().to_str().is_some_and(is_version));
+    let mut folders: Vec<PathBuf> =
+        folders.map(|entry| entry.path()).filter(|folder| has_rows(folder)).collect();
+    folders.sort();
+    folders
 }
 
 /// The message that a bucket has nothing of a question.
@@ -90,17 +92,16 @@ impl Recordings {
             .collect()
     }
 
-    /// A notice for each folder with tables of another version beside those that are read.
-    pub fn of_other_versions(&self) -> Vec<String> {
-        let roots = self.roots.iter().filter(|root| !is_bucket(root));
-        let all =
-            roots.flat_map(|root| other_versions(Path::new(root)).into_iter().map(move |name| (root, name)));
-        all.map(|(root, name)| {
+    /// A notice of the folders with tables of another version than those that are read.
+    pub fn of_other_versions(&self) -> Option<String> {
+        let (named, more) = self.others.split_at(self.others.len().min(MOST_NAMED));
+        let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+        (!named.is_empty()).then(|| {
             format!(
-                "left out of the answer: {root}/{name}: tables of another version than {VERSION}, which this rocescope reads; ask about them with the rocescope that recorded them"
+                "left out of the answer: {}{more}: tables of another version than {VERSION}, which this rocescope reads; ask about them with the rocescope that recorded them",
+                named.join(", ")
             )
         })
-        .collect()
     }
 
     /// Checks that each bucket has a table of the question.
@@ -165,19 +166,46 @@ mod tests {
     #[test]
     fn tables_of_another_version_are_named() {
         let root = tempfile::tempdir().unwrap();
-        for file in ["a/v1/steps", "a/v2/steps", "a/v10/steps", "a/view/steps", "b/v2/steps"] {
-            fs::create_dir_all(root.path().join(file)).unwrap();
-            fs::write(root.path().join(file).join("part.parquet"), "").unwrap();
+        let recorded = |folder: &str| {
+            fs::create_dir_all(root.path().join(folder)).unwrap();
+            fs::write(root.path().join(folder).join("part.parquet"), "").unwrap();
+        };
+        // The last one is of another program.
+        for folder in ["a/v1/steps", "a/v2/steps", "a/v10/steps", "a/view/steps", "b/v2/steps", "c/v2/lib"] {
+            recorded(folder);
         }
-        let [a, b] = ["a", "b"].map(|name| root.path().join(name).to_str().unwrap().to_owned());
-        let said = Recordings::find(&[&a]).unwrap().of_other_versions();
-        let of = |version: &str| format!("left out of the answer: {a}/{version}: tables of another version ");
-        assert!(
-            said.len() == 2 && said[0].starts_with(&of("v10")) && said[1].starts_with(&of("v2")),
-            "{said:?}"
-        );
-        let error = Recordings::find(&[&b]).unwrap_err();
-        assert!(error.starts_with(&format!("no tables of version v1 in {b}, but v2: ")), "{error}");
+        let [a, b, all] = ["a", "b", "*"].map(|name| root.path().join(name).to_str().unwrap().to_owned());
+        let said = |sources: &[&String]| Recordings::find(sources).unwrap().of_other_versions().unwrap();
+        let of =
+            |folders: &str| format!("left out of the answer: {folders}: tables of another version than v1,");
+        let own = format!("{a}/v10, {a}/v2");
+        assert!(said(&[&a]).starts_with(&of(&own)), "{}", said(&[&a]));
+        // A host of which there is nothing else is in no answer, and named all the same; once, however often matched.
+        for sources in [&[&all][..], &[&a, &all, &all]] {
+            assert!(said(sources).starts_with(&of(&format!("{own}, {b}/v2"))), "{}", said(sources));
+        }
+        let error = |source: &str| Recordings::find(&[source]).unwrap_err();
+        assert!(error(&b).starts_with(&format!("no tables of version v1 in {b}, but v2: ")), "{}", error(&b));
+        for n in 0..9 {
+            recorded(&format!("d{n}/v2/steps"));
+            recorded(&format!("d{n}/v3/steps"));
+        }
+        let many = root.path().join("d*").to_str().unwrap().to_owned();
+        let expected = format!("no tables of version v1 in {many}, but v2, v3: ");
+        assert!(error(&many).starts_with(&expected), "{}", error(&many));
+        let said = said(&[&a, &many]);
+        assert!(said.contains("/d2/v3 and 12 more: tables of another version "), "{said}");
+    }
+
+    #[test]
+    fn folders_of_the_version_that_is_read_need_no_notice() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["a/v1/steps", "b/v1/steps", "c"] {
+            fs::create_dir_all(root.path().join(folder)).unwrap();
+            fs::write(root.path().join(folder).join("part.parquet"), "").unwrap();
+        }
+        let all = root.path().join("*").to_str().unwrap().to_owned();
+        assert_eq!(Recordings::find(&[&all]).unwrap().of_other_versions(), None);
     }
 
     #[test]
