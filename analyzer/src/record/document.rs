@@ -46,6 +46,7 @@ $ rocescope diff monday/ today/                                    # recordings,
   the journal. Rows that wait (the sums of an interval of `flow_rollup`, the minute of `hosts`, new figures of `findings`, the last step) are
   in the journal as they are so far, and become rows. An interval takes some 25 bytes of the journal for each row and 0.6 kB: with `--rollup` 0.7 kB for one flow, 2 kB for 16 on
   16 links, 25 kB for 400 to as many destinations. `replay` says for how long no run recorded. The journal is synced to the disk every 30 s: a power failure loses up to 30 s. The journal of an older version is sealed as well, with null in columns that it lacks.
+  A journal with more rows or texts than a recorder writes (268 MB of texts in a table's rows, or in a block of them) is left as it is, and named.
 - `record --read` refuses a capture whose links have rows of the same host and time in the folder: its packets would count twice. Captures of
   other links or times, and of other hosts (`--host`), go into one folder. Name the host of each capture: by default it is this
   machine, and `fleet` takes all captures that were recorded on it as one host, which it says where they are in several folders.

@@ -6,6 +6,7 @@
 //! | [`cell`], [`table`] | values, columns and rows |
 //! | [`parquet`] | rows as Parquet files and back |
 //! | `packed` | rows as bytes of the journal and back |
+//! | `budget` | a bound of the texts that recovery takes into memory |
 //! | [`collect`] | rows from successive reports; pure |
 //! | [`clock`] | steps of the wall clock; pure |
 //! | [`clickhouse`] | sends files to ClickHouse, from a queue on disk |
@@ -15,6 +16,7 @@
 
 #[macro_use]
 pub mod table;
+mod budget;
 pub mod cell;
 pub mod clickhouse;
 pub mod clock;

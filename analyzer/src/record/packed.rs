@@ -10,17 +10,18 @@ use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 
+use super::budget::{TextBudget, more_than, not_written};
 use super::cell::{Cell, CellKind};
-use super::parquet::{GROUP, Groups};
+use super::parquet::{self, GROUP, Groups};
 use super::table::{Column, Row};
 use crate::util::map::Map;
 use crate::util::pack::{Malformed, pack, packed, packed_count, unpacked};
 use crate::util::shared::Shared;
-use crate::util::units;
 
 /// First byte of packed rows. In journals of older versions, rows are Parquet files, which begin with another one.
 const MARK: u8 = b'R';
-/// Maximum length of the texts of a group, in bytes: 2 kB for each of [`GROUP`] rows, as JSON of findings takes.
+/// Maximum length of the texts of a group of several rows, in bytes: 2 kB for each of [`GROUP`] rows, as JSON of
+/// findings takes.
 const MOST_TEXTS: usize = 16 << 20;
 
 pack! {
@@ -28,7 +29,7 @@ pack! {
     struct PackedColumn { known, numbers }
 }
 
-/// At most [`GROUP`] rows, with texts of at most [`MOST_TEXTS`].
+/// At most [`GROUP`] rows, with texts of at most [`MOST_TEXTS`], or a single row with texts of any length.
 struct PackedGroup {
     rows: usize,
     columns: Vec<PackedColumn>,
@@ -74,15 +75,15 @@ pub(super) fn pack_rows<R: Row>(rows: &[R]) -> io::Result<Vec<u8>> {
 }
 
 /// The rows of these bytes, at most this many, also if they are a Parquet file. Columns that a version did not have are
-/// null.
+/// null. The budget is of all rows that are in memory together.
 ///
 /// # Errors
 /// If they are none, of another table, or take more memory than rows that are packed here.
-pub(super) fn unpack_rows<R: Row>(bytes: Bytes, most: usize) -> io::Result<Vec<R>> {
+pub(super) fn unpack_rows<R: Row>(bytes: Bytes, most: usize, budget: &mut TextBudget) -> io::Result<Vec<R>> {
     let mut rows = Vec::new();
     let Some((&MARK, rest)) = bytes.split_first() else {
         let mut groups = Groups::new(bytes).map_err(io::Error::other)?;
-        while let Some(more) = groups.next_rows().map_err(io::Error::other)? {
+        while let Some(more) = groups.next_within(budget).map_err(parquet::cause)? {
             rows.extend(more);
             check_count::<R>(rows.len(), most)?;
         }
@@ -94,7 +95,7 @@ pub(super) fn unpack_rows<R: Row>(bytes: Bytes, most: usize) -> io::Result<Vec<R
     }
     check_count::<R>(groups.iter().map(|group| group.rows).sum(), most)?;
     for group in groups {
-        unpack_group(&group, &mut rows)?;
+        unpack_group(&group, budget, &mut rows)?;
     }
     Ok(rows)
 }
@@ -147,8 +148,8 @@ fn pack_group<R: Row>(rows: &[R]) -> io::Result<Option<PackedGroup>> {
     Ok(Some(PackedGroup { rows: rows.len(), columns, texts: compressor.finish()?.into() }))
 }
 
-fn unpack_group<R: Row>(group: &PackedGroup, rows: &mut Vec<R>) -> io::Result<()> {
-    let texts = unpack_texts(group, R::TABLE.columns.len())?;
+fn unpack_group<R: Row>(group: &PackedGroup, budget: &mut TextBudget, rows: &mut Vec<R>) -> io::Result<()> {
+    let texts = unpack_texts(group, R::TABLE.columns.len(), budget)?;
     let none = PackedColumn::default();
     let columns = group.columns.iter().chain(std::iter::repeat(&none));
     let of = |(column, values): (&Column, &PackedColumn)| values.cells(column.kind, group.rows, &texts);
@@ -163,17 +164,19 @@ fn unpack_group<R: Row>(group: &PackedGroup, rows: &mut Vec<R>) -> io::Result<()
 }
 
 /// The texts of a group of a table with this many columns. Few bytes may unpack to any number of texts.
-fn unpack_texts(group: &PackedGroup, columns: usize) -> io::Result<Vec<Shared>> {
+fn unpack_texts(group: &PackedGroup, columns: usize, budget: &mut TextBudget) -> io::Result<Vec<Shared>> {
+    let most = if group.rows > 1 { MOST_TEXTS } else { usize::MAX };
+    let length = (most.min(budget.left()) as u64).saturating_add(1);
     let mut texts = Vec::new();
-    ZlibDecoder::new(&*group.texts).take(MOST_TEXTS as u64 + 1).read_to_end(&mut texts)?;
-    let reason = if texts.len() > MOST_TEXTS {
-        format!("more than {}", units::bytes(MOST_TEXTS as u64))
-    } else if packed_count(&texts).is_ok_and(|count| count > group.rows * columns) {
-        "more than their rows have cells".to_owned()
-    } else {
-        return unpacked(&texts).map_err(io::Error::other);
-    };
-    Err(io::Error::other(format!("it has texts that a recorder does not write: {reason}")))
+    ZlibDecoder::new(&*group.texts).take(length).read_to_end(&mut texts)?;
+    budget.take(texts.len())?;
+    if texts.len() > most {
+        return Err(more_than(most));
+    }
+    if packed_count(&texts).is_ok_and(|count| count > group.rows * columns) {
+        return Err(not_written("more than their rows have cells"));
+    }
+    unpacked(&texts).map_err(io::Error::other)
 }
 
 impl PackedColumn {
@@ -231,23 +234,28 @@ mod tests {
     use rocescope_common::random::Random;
 
     use super::*;
-    use crate::record::parquet;
     use crate::record::parquet_tests::{OldEvent, event, link};
     use crate::record::registry::{Event, LinkSecond};
+
+    fn unpack<R: Row>(bytes: Vec<u8>, most: usize) -> io::Result<Vec<R>> {
+        unpack_rows(bytes.into(), most, &mut TextBudget::unlimited())
+    }
+
+    fn long(length: usize, n: u64) -> LinkSecond {
+        let text = n.to_string().repeat(length);
+        LinkSecond { neighbour_port: Some(text.as_str().into()), ..link(n) }
+    }
 
     #[test]
     fn rows_come_back_as_they_were_packed_and_in_their_order() {
         for count in [0, 1, 2, 7, GROUP as u64 + 1] {
             let rows: Vec<LinkSecond> = (0..count).map(|n| link(n * 7 % 5)).collect();
-            assert!(
-                unpack_rows::<LinkSecond>(pack_rows(&rows).unwrap().into(), rows.len()).unwrap() == rows,
-                "{count}"
-            );
+            assert!(unpack::<LinkSecond>(pack_rows(&rows).unwrap(), rows.len()).unwrap() == rows, "{count}");
         }
         // Numbers at both ends of their range, known in one row.
         let least = LinkSecond { lost: Some(i64::MIN), packets: u64::MAX >> 1, ..link(1) };
         let rows = [LinkSecond { lost: None, ..link(0) }, least, LinkSecond { lost: None, ..link(0) }];
-        assert!(unpack_rows::<LinkSecond>(pack_rows(&rows).unwrap().into(), rows.len()).unwrap() == rows);
+        assert!(unpack::<LinkSecond>(pack_rows(&rows).unwrap(), rows.len()).unwrap() == rows);
     }
 
     /// A flow's row in the journal takes little more than one in a file.
@@ -263,23 +271,61 @@ mod tests {
         let new = |t| Event { reason: Some("fault".into()), duration_ns: Some(9), ..event(t) };
         let expected: Vec<Event> = (0..3).map(event).collect();
         let old: Vec<OldEvent> = (0..3).map(new).map(OldEvent).collect();
-        assert_eq!(unpack_rows::<Event>(pack_rows(&old).unwrap().into(), 3).unwrap(), expected);
+        assert_eq!(unpack::<Event>(pack_rows(&old).unwrap(), 3).unwrap(), expected);
         // As journals had them.
-        assert_eq!(unpack_rows::<Event>(parquet::encode(&old).unwrap().into(), 3).unwrap(), expected);
+        assert_eq!(unpack::<Event>(parquet::encode(&old).unwrap(), 3).unwrap(), expected);
     }
 
     /// As findings of many hours would be.
     #[test]
     fn long_texts_are_in_groups_that_can_be_read() {
-        let long = |n: u64| {
-            let text = n.to_string().repeat(MOST_TEXTS / 3);
-            LinkSecond { neighbour_port: Some(text.as_str().into()), ..link(n) }
-        };
-        let rows: Vec<LinkSecond> = (0..5).map(long).collect();
+        // One is longer than a group of several may be.
+        let lengths = [1, 1, 1, 4, 1].map(|thirds| MOST_TEXTS / 3 * thirds);
+        let rows: Vec<LinkSecond> = (0..).zip(lengths).map(|(n, length)| long(length, n)).collect();
         let packed = pack_rows(&rows).unwrap();
         let groups: Vec<PackedGroup> = unpacked(&packed[1..]).unwrap();
-        assert_eq!(groups.iter().map(|group| group.rows).collect::<Vec<_>>(), [2, 1, 2]);
-        assert!(unpack_rows::<LinkSecond>(packed.into(), 5).unwrap() == rows);
+        assert_eq!(groups.iter().map(|group| group.rows).collect::<Vec<_>>(), [2, 1, 1, 1]);
+        let budget = &mut TextBudget::of(crate::record::budget::MOST_TEXTS_OPEN);
+        assert!(unpack_rows::<LinkSecond>(packed.into(), 5, budget).unwrap() == rows);
+    }
+
+    /// Each is of a length that is allowed.
+    #[test]
+    fn all_groups_together_have_one_budget_of_texts() {
+        let packed = pack_rows(&[long(10_000, 0)]).unwrap();
+        // The number of groups comes before them.
+        let bomb = [&[MARK, 100][..], &packed[2..].repeat(100)].concat();
+        assert!(bomb.len() < 100_000, "{}", bomb.len());
+        let unpack = |bytes: &[u8], most: usize| {
+            let mut budget = TextBudget::of(most);
+            let rows = unpack_rows::<LinkSecond>(bytes.to_vec().into(), 100, &mut budget);
+            rows.map(|rows| (rows.len(), most - budget.left())).map_err(|error| error.to_string())
+        };
+        let (one, each) = unpack(&packed, 1 << 20).unwrap();
+        assert!(one == 1 && (10_000..11_000).contains(&each), "{each}");
+        assert_eq!(unpack(&bomb, 100 * each), Ok((100, 100 * each)));
+        let said = unpack(&bomb, 800_000).unwrap_err();
+        assert_eq!(said, "it has texts that a recorder does not write: more than 800 kB");
+        assert_eq!(unpack(&bomb, 100 * each - 1).unwrap_err().split(": ").next(), said.split(": ").next());
+    }
+
+    /// A file has a text once; rows have it as often as it alternates with others.
+    #[test]
+    fn texts_of_a_journal_of_files_have_the_same_budget() {
+        let of = |n: u64| LinkSecond { link: "eth0".into(), direction: None, ..long(10_000, n % 2) };
+        let rows: Vec<LinkSecond> = (0..100).map(|n| LinkSecond { t: link(n).t, ..of(n) }).collect();
+        let (file, packed) = (parquet::encode(&rows).unwrap(), pack_rows(&rows).unwrap());
+        assert!(file.len() < 20_000, "{}", file.len());
+        let unpack = |bytes: Vec<u8>, most: usize| {
+            let rows = unpack_rows::<LinkSecond>(bytes.into(), 100, &mut TextBudget::of(most));
+            rows.map_err(|error| error.to_string())
+        };
+        assert!(unpack(packed, 21_000).unwrap() == rows);
+        assert!(unpack(file.clone(), 1_010_000).unwrap() == rows);
+        let said = "it has texts that a recorder does not write: more than 990 kB";
+        assert_eq!(unpack(file.clone(), 990_000).unwrap_err(), said);
+        let each = parquet::each::<LinkSecond>(file.into(), &mut TextBudget::of(990_000), &mut |_| {});
+        assert_eq!(parquet::cause(each.unwrap_err()).to_string(), said);
     }
 
     /// Few bytes of anybody who may write to the folder take no memory without a bound.
@@ -289,23 +335,23 @@ mod tests {
             let mut compressor = ZlibEncoder::new(Vec::new(), Compression::fast());
             compressor.write_all(&packed(texts)).unwrap();
             let texts = compressor.finish().unwrap().into();
-            let group = PackedGroup { rows: 1, columns: Vec::new(), texts };
+            let group = PackedGroup { rows: 2, columns: Vec::new(), texts };
             [&[MARK][..], &packed(&vec![group])].concat()
         };
         let refused = |bytes: Vec<u8>, most: usize| {
             assert!(bytes.len() < 1 << 20, "{}", bytes.len());
-            unpack_rows::<LinkSecond>(bytes.into(), most).unwrap_err().to_string()
+            unpack::<LinkSecond>(bytes, most).unwrap_err().to_string()
         };
         let long = "x".repeat(MOST_TEXTS);
-        let said = refused(of_texts(&vec![long.as_str().into()]), 1);
+        let said = refused(of_texts(&vec![long.as_str().into()]), 2);
         assert_eq!(said, "it has texts that a recorder does not write: more than 16.8 MB");
-        let said = refused(of_texts(&vec![Shared::default(); 1 << 16]), 1);
+        let said = refused(of_texts(&vec![Shared::default(); 1 << 16]), 2);
         assert_eq!(said, "it has texts that a recorder does not write: more than their rows have cells");
         let rows = vec![link(1); 1_000];
         for bytes in [pack_rows(&rows).unwrap(), parquet::encode(&rows).unwrap()] {
             let said = refused(bytes.clone(), 999);
             assert_eq!(said, "it has more rows of link_seconds than a recorder writes between two blocks");
-            assert!(unpack_rows::<LinkSecond>(bytes.into(), 1_000).unwrap() == rows);
+            assert!(unpack::<LinkSecond>(bytes, 1_000).unwrap() == rows);
         }
     }
 
@@ -314,10 +360,10 @@ mod tests {
         let whole = pack_rows(&(0..50).map(link).collect::<Vec<_>>()).unwrap();
         let mut random = Random::new(18);
         for at in 0..whole.len() {
-            assert!(unpack_rows::<LinkSecond>(Bytes::copy_from_slice(&whole[..at]), 50).is_err(), "{at}");
+            assert!(unpack::<LinkSecond>(whole[..at].to_vec(), 50).is_err(), "{at}");
             let mut damaged = whole.clone();
             damaged[at] ^= 1 << random.below(8);
-            let _ = unpack_rows::<LinkSecond>(damaged.into(), 50);
+            let _ = unpack::<LinkSecond>(damaged, 50);
         }
     }
 }

@@ -22,6 +22,7 @@ use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type};
 
+use super::budget::TextBudget;
 use super::cell::{Cell, CellKind};
 use super::table::{Column, Row, Table};
 use super::thrift::{self, Fault};
@@ -287,17 +288,17 @@ fn missing(name: &str) -> ParquetError {
 /// If it is not a Parquet file, is damaged, or a column has another type.
 pub fn decode<R: Row>(file: Bytes) -> Result<Vec<R>> {
     let mut rows = Vec::new();
-    each(file, &mut |row| rows.push(row))?;
+    each(file, &mut TextBudget::unlimited(), &mut |row| rows.push(row))?;
     Ok(rows)
 }
 
 /// Passes the rows of a file to `take` one by one, holding [`GROUP`] in memory at a time.
 ///
 /// # Errors
-/// As [`decode`].
-pub fn each<R: Row>(file: Bytes, take: &mut dyn FnMut(R)) -> Result<()> {
+/// As [`decode`], and if the texts of all rows exceed the budget.
+pub(super) fn each<R: Row>(file: Bytes, texts: &mut TextBudget, take: &mut dyn FnMut(R)) -> Result<()> {
     let mut groups = Groups::new(file)?;
-    while let Some(rows) = groups.next_rows()? {
+    while let Some(rows) = groups.next_within(texts)? {
         rows.into_iter().for_each(&mut *take);
     }
     Ok(())
@@ -407,6 +408,11 @@ impl<C: ChunkReader + 'static> Groups<C> {
     /// # Errors
     /// As [`decode`]. The rest of the row group is then skipped.
     pub fn next_rows<R: Row>(&mut self) -> Result<Option<Vec<R>>> {
+        self.next_within(&mut TextBudget::unlimited())
+    }
+
+    /// [`Self::next_rows`], with an error if their texts exceed the budget.
+    pub(super) fn next_within<R: Row>(&mut self, texts: &mut TextBudget) -> Result<Option<Vec<R>>> {
         let mut group = match self.open.take() {
             Some(group) => group,
             None if self.at >= self.reader.num_row_groups() => return Ok(None),
@@ -415,7 +421,7 @@ impl<C: ChunkReader + 'static> Groups<C> {
                 guarded(|| begin::<R>(&*self.reader.get_row_group(self.at - 1)?, &*self.file))?
             }
         };
-        let mut rows: Vec<R> = guarded(|| read_rows(&mut group))?;
+        let mut rows: Vec<R> = guarded(|| read_rows(&mut group, texts))?;
         rows.sort_by_key(Row::t);
         self.open = Some(group).filter(|group| group.left > 0);
         Ok(Some(rows))
@@ -501,11 +507,11 @@ fn begin<R: Row>(group: &dyn RowGroupReader, file: &impl ChunkReader) -> Result<
     Ok(Group { fields, left: rows })
 }
 
-fn read_rows<R: Row>(group: &mut Group) -> Result<Vec<R>> {
+fn read_rows<R: Row>(group: &mut Group, texts: &mut TextBudget) -> Result<Vec<R>> {
     let rows = group.left.min(GROUP);
     group.left -= rows;
     let columns: Vec<Vec<Cell>> =
-        group.fields.iter_mut().map(|field| read_column(field, rows)).collect::<Result<_>>()?;
+        group.fields.iter_mut().map(|field| read_column(field, rows, texts)).collect::<Result<_>>()?;
     let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();
     let row = |row| {
         R::of(&mut columns.iter_mut().map_while(Iterator::next)).ok_or_else(|| {
@@ -546,7 +552,7 @@ fn field_of(group: &dyn RowGroupReader, column: &Column) -> Result<Field> {
     })
 }
 
-fn read_column(field: &mut Field, rows: usize) -> Result<Vec<Cell>> {
+fn read_column(field: &mut Field, rows: usize, texts: &mut TextBudget) -> Result<Vec<Cell>> {
     match field {
         Field::Absent => Ok(vec![Cell::Null; rows]),
         Field::Int(reader, optional, scale) => {
@@ -556,6 +562,8 @@ fn read_column(field: &mut Field, rows: usize) -> Result<Vec<Cell>> {
         Field::Text(reader, optional, last) => take(reader, rows, *optional, |bytes| {
             let text = bytes.as_utf8()?;
             if *last != *text {
+                // A dictionary has a text once, however often rows that do not follow one another have it.
+                texts.take(text.len())?;
                 *last = Shared::from(text);
             }
             Ok(Cell::Text(last.clone()))

@@ -408,6 +408,44 @@ fn a_journal_that_would_take_any_amount_of_memory_is_named_with_its_remedy() {
     assert_eq!((read(dir.path()).1.len(), journals(dir.path())), (3, 1));
 }
 
+/// Those that are replaced count no more.
+#[test]
+fn all_open_rows_of_a_table_have_one_budget_of_texts() {
+    use journal::{FrameKind, Journal};
+
+    let row = |n: u8| {
+        let counter = char::from(n).to_string().repeat(10_000);
+        let of = |row| DeviceSecond { counter: counter.as_str().into(), ..row };
+        rows(START, 1).device_seconds.into_iter().map(of).collect::<Vec<_>>()
+    };
+    let packed: Vec<Vec<u8>> =
+        (b'a'..=b'c').map(|n| crate::record::packed::pack_rows(&row(n)).unwrap()).collect();
+    let block = parquet::encode(&row(b'd')).unwrap();
+    let recovered = |kinds: &[FrameKind], most: usize| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = layout::journal(dir.path(), HOST, &layout::uuid());
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let mut journal = Journal::create(path.clone()).unwrap();
+        for (kind, rows) in kinds.iter().zip(packed.iter().cycle()) {
+            let bytes = if *kind == FrameKind::Block { &block } else { rows };
+            journal.append(&[(*kind, "device_seconds", bytes)]).unwrap();
+        }
+        drop(journal);
+        let volume = Volume::recover_within(path, most).map_err(|error| error.to_string())?;
+        Ok::<usize, String>(volume.unwrap().open_rows())
+    };
+    let (rows, block, unfinished) = (FrameKind::Rows, FrameKind::Block, FrameKind::Unfinished);
+    assert_eq!(recovered(&[rows, rows, rows], 31_000), Ok(3));
+    let said = Err("it has texts that a recorder does not write: more than 29.0 kB".to_owned());
+    assert_eq!(recovered(&[rows, rows, rows], 29_000), said);
+    assert_eq!(recovered(&[rows, rows, block, rows, rows], 29_000), Ok(2));
+    assert_eq!(recovered(&[unfinished, unfinished, unfinished], 29_000), Ok(1));
+    // Also of the rows of a block, which are in memory one group at a time.
+    let said = Err("it has texts that a recorder does not write: more than 9.00 kB".to_owned());
+    assert_eq!(recovered(&[block], 9_000), said);
+    assert_eq!(recovered(&[block], 11_000), Ok(0));
+}
+
 #[test]
 fn nothing_is_added_to_files_that_are_in_place_but_not_in_the_queue() {
     let dir = tempfile::tempdir().unwrap();

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::journal::{FrameKind, Journal, Place};
 use super::layout::{self, Part};
+use crate::record::budget::{MOST_TEXTS_OPEN, TextBudget};
 use crate::record::packed::{pack_rows, unpack_rows};
 use crate::record::parquet::{self, GROUP};
 use crate::record::registry::{FlowRollup, Rows};
@@ -79,14 +80,20 @@ impl Volume {
 
     /// Recovers the volume of a killed process; `None` while a process writes it, or if the path is not a journal's.
     pub(super) fn recover(path: PathBuf) -> io::Result<Option<Self>> {
+        Self::recover_within(path, MOST_TEXTS_OPEN)
+    }
+
+    /// [`Self::recover`] with this bound of the texts of a table.
+    pub(super) fn recover_within(path: PathBuf, most_texts: usize) -> io::Result<Option<Self>> {
         let Some((host, id)) = layout::journal_name(&path) else { return Ok(None) };
         #[cfg(feature = "test-clock")]
         crate::util::hijack::here("journal");
         let Some((journal, frames)) = Journal::open(path)? else { return Ok(None) };
         let mut volume = Self::with(journal, id, host);
         let (mut open, mut unfinished) = (Rows::default(), Rows::default());
+        let mut texts = BTreeMap::new();
         for frame in frames {
-            let mut taking = Recover { volume: &mut volume, frame: &frame };
+            let mut taking = Recover { volume: &mut volume, frame: &frame, most_texts, texts: &mut texts };
             if frame.kind == FrameKind::Unfinished {
                 unfinished.visit(&mut taking)?;
             } else {
@@ -314,6 +321,9 @@ fn latest<R: Row>(rows: &[R]) -> u64 {
 struct Recover<'a> {
     volume: &'a mut Volume,
     frame: &'a super::journal::Frame,
+    most_texts: usize,
+    /// What is left of it for the open rows of each table.
+    texts: &'a mut BTreeMap<&'static str, TextBudget>,
 }
 
 impl Visit for Recover<'_> {
@@ -326,27 +336,30 @@ impl Visit for Recover<'_> {
         }
         let payload = self.volume.journal.read(self.frame.place)?;
         let mut last_ns = 0;
+        let mut whole = TextBudget::of(self.most_texts);
         match self.frame.kind {
             FrameKind::Unfinished => {
-                *rows = unpack_rows(payload, MOST_OPEN)?;
+                *rows = unpack_rows(payload, MOST_OPEN, &mut whole)?;
                 // Its time is the end of an interval that is not over.
                 if table != FlowRollup::TABLE.name {
                     last_ns = latest(rows);
                 }
             }
             FrameKind::Rows => {
-                let decoded = unpack_rows(payload, MOST_OPEN.saturating_sub(rows.len()))?;
+                let texts = self.texts.entry(table).or_insert(whole);
+                let decoded = unpack_rows(payload, MOST_OPEN.saturating_sub(rows.len()), texts)?;
                 last_ns = latest(&decoded);
                 rows.extend(decoded);
             }
             FrameKind::Block => {
                 rows.clear();
+                self.texts.remove(table);
                 let mut first_ns = None;
                 let mut take = |row: R| {
                     first_ns.get_or_insert(row.t().0);
                     last_ns = last_ns.max(row.t().0);
                 };
-                parquet::each(payload, &mut take).map_err(io::Error::other)?;
+                parquet::each(payload, &mut whole, &mut take).map_err(parquet::cause)?;
                 let blocks = self.volume.blocks.entry(table).or_default();
                 blocks.first_ns = blocks.first_ns.or(first_ns);
                 blocks.places.push(self.frame.place);
