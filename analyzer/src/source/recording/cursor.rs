@@ -16,6 +16,7 @@ use crate::record::store::{Part, folder_name, walk};
 use crate::record::table::Row;
 use crate::sample::EventSample;
 use crate::util::nearest::hint;
+use crate::util::units::plural;
 
 /// True if a path is a recording rather than a capture: a folder, or a Parquet file.
 pub fn is_recording(path: &Path) -> bool {
@@ -118,10 +119,10 @@ impl Tables {
         let wanted = host.map(folder_name);
         match (host, wanted.as_deref()) {
             (Some(host), Some(wanted)) if !hosts.contains(wanted) => bail!(
-                "{}: no rows of host {host}{}; it has rows of {} hosts ({})",
+                "{}: no rows of host {host}{}; it has rows of {} ({})",
                 path.display(),
                 hint(wanted, hosts.iter().copied()),
-                hosts.len(),
+                plural(hosts.len() as u64, "host"),
                 some()
             ),
             (None, _) if hosts.len() > 1 => bail!(
@@ -254,4 +255,24 @@ fn part(path: &Path) -> Option<Part> {
         let table = Groups::new(File::open(path).ok()?).ok()?.table().to_owned();
         Some(Part { first_ns: 0, table, host: String::new(), path: path.to_owned() })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_a_recording_lacks_is_an_error_with_those_that_it_has() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut said = Vec::new();
+        for host in ["node1", "node2"] {
+            let folder = dir.path().join(format!("v1/steps/date=2026-03-01/hour=13/host={host}"));
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("part-1-a.parquet"), "").unwrap();
+            said.extend(Tables::open(dir.path(), Some("other")).err().map(|error| error.to_string()));
+        }
+        let expected = ["1 host (node1)", "2 hosts (node1, node2)"]
+            .map(|hosts| format!("{}: no rows of host other; it has rows of {hosts}", dir.path().display()));
+        assert_eq!(said, expected);
+    }
 }
