@@ -365,6 +365,8 @@ fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
         "flows" | "lower_bound" | "or_reordering" | "heaviest_ratios" | "excess_bytes" | "excess_ratio" => {
             true
         }
+        // The title has it.
+        "clock_unknown" => true,
         // The title has `kind`, a caveat has `certain`; the others stand with the steps that it delays.
         "kind" | "certain" | "of_steps" | "steps_seen" => is_straggler(finding),
         // Named together with their bytes.

@@ -42,6 +42,8 @@ pub struct Subject {
     pub has_worst_pair: bool,
     /// Its losses are a lower bound.
     pub is_lower_bound: bool,
+    /// It is about a silence of all frames: a fault, or none where the clock was set.
+    pub is_clock_unknown: bool,
     /// Transport timeouts. Unit: timeouts.
     pub timeouts: Option<u64>,
     /// Packets out of order among the retransmitted. Unit: packets.
@@ -286,6 +288,11 @@ impl Raise {
         self.evidence("lower_bound", true).about(|subject| subject.is_lower_bound = true)
     }
 
+    /// Says that nothing shows whether the clock was set.
+    pub(super) fn clock_unknown(self) -> Self {
+        self.evidence("clock_unknown", true).about(|subject| subject.is_clock_unknown = true)
+    }
+
     /// Sets the number of transport timeouts.
     pub(super) fn timeouts(self, count: Option<u64>) -> Self {
         self.evidence("timeouts", count).about(|subject| subject.timeouts = count)
@@ -390,6 +397,7 @@ impl Subject {
             problem: problem.filter(|_| subjects().all(|one| one.problem == problem)),
             is_likely: subjects().any(|one| one.is_likely),
             is_lower_bound: subjects().any(|one| one.is_lower_bound),
+            is_clock_unknown: subjects().any(|one| one.is_clock_unknown),
             timeouts: sum(|one| one.timeouts),
             ..Self::default()
         }
@@ -438,6 +446,7 @@ impl Subject {
             host_pairs: count("host_pairs"),
             has_worst_pair: value("worst_ratio").is_some_and(Value::is_number),
             is_lower_bound: is_true("lower_bound"),
+            is_clock_unknown: is_true("clock_unknown"),
             timeouts: count("timeouts"),
             reordered: count("late"),
             nak_episodes: count("asked_again"),

@@ -30,6 +30,12 @@ const THRESHOLDS: &str = " above the thresholds";
 /// The same without loss, and why.
 const WITHOUT_LOSS: &str = "no congestion or stall";
 const LOSS_UNKNOWN: &str = "; loss unknown, no packet has a PSN sequence";
+
+/// The same without stalls, and why; and without either.
+const WITHOUT_STALL: &str = "no loss or congestion";
+const STALL_UNKNOWN: &str = "; a silence of all traffic, or a clock that was set";
+const WITHOUT_BOTH: &str = "no congestion";
+
 /// The finding that the capture misses packets.
 const INCOMPLETE: &str = super::checks::capture::INCOMPLETE.id;
 
@@ -94,8 +100,8 @@ pub struct Verdict<'a> {
     pub detail: String,
     /// Time of the state, for its sentence.
     at: &'static str,
-    /// A healthy verdict with reserve: the data is too little, too old or incomplete, loss cannot be known, or more is
-    /// retransmitted than healthy traffic does.
+    /// A healthy verdict with reserve: the data is too little, too old or incomplete, loss or a stall cannot be known,
+    /// or more is retransmitted than healthy traffic does.
     is_reserved: bool,
     /// Retransmissions are part of the sentence.
     is_noted: bool,
@@ -126,6 +132,7 @@ impl<'a> Verdict<'a> {
         };
         // What the capture misses may have been trouble.
         let is_incomplete = findings.iter().any(|one| one.id == INCOMPLETE);
+        let may_stall = findings.iter().any(|one| one.subject.is_clock_unknown);
         let (now, active) = if recorded { ("at the end of the capture", "") } else { ("now", "active ") };
         let in_words =
             [(critical, "critical problem"), (warnings, "warning")].into_iter().filter(|(n, _)| *n > 0);
@@ -142,6 +149,7 @@ impl<'a> Verdict<'a> {
             _ => "",
         };
         let detail = match health {
+            Health::Healthy if may_stall => format!("{WITHOUT_STALL}{THRESHOLDS}{STALL_UNKNOWN}"),
             Health::Healthy => format!("{HEALTHY_SUMMARY}{THRESHOLDS}"),
             Health::Recovered => format!("{} ended", plural(ended, "problem")),
             Health::Degraded | Health::Critical => format!("{}{owned}", in_words.join(", ")),
@@ -149,7 +157,8 @@ impl<'a> Verdict<'a> {
         let headline = troubles().next();
         let is_critical = |one: &&Finding| one.stands() && one.severity == Severity::Critical;
         let worst = troubles().find(is_critical).or(headline);
-        let is_reserved = is_incomplete && matches!(health, Health::Healthy | Health::Recovered);
+        let is_reserved =
+            (is_incomplete || may_stall) && matches!(health, Health::Healthy | Health::Recovered);
         Self { health, detail, at, is_reserved, is_noted: false, ended, worst, headline }
     }
 
@@ -184,11 +193,13 @@ impl<'a> Verdict<'a> {
 
     /// [`Self::detail`] in at most this number of characters, where it can be shortened.
     pub fn detail_in(&self, most: usize) -> String {
-        let before = self.detail.strip_suffix(THRESHOLDS).and_then(|text| text.strip_suffix(HEALTHY_SUMMARY));
-        match before.filter(|_| self.detail.chars().count() > most) {
-            Some(before) => format!("{before}nothing{THRESHOLDS}"),
-            None => self.detail.clone(),
-        }
+        let of = |summary: &str, rest: &str| {
+            let before = self.detail.strip_suffix(rest)?.strip_suffix(THRESHOLDS)?.strip_suffix(summary)?;
+            Some(format!("{before}nothing{THRESHOLDS}{rest}"))
+        };
+        let shorter = || of(HEALTHY_SUMMARY, "").or_else(|| of(WITHOUT_STALL, STALL_UNKNOWN));
+        let shorter = (self.detail.chars().count() > most).then(shorter).flatten();
+        shorter.unwrap_or_else(|| self.detail.clone())
     }
 
     /// Restricts a healthy verdict to what was judged: not flows that were retired during the run, whose figures of
@@ -200,7 +211,8 @@ impl<'a> Verdict<'a> {
         }
         let retired = &grounds.retired;
         if grounds.is_loss_known == Some(false) {
-            self.detail = self.detail.replacen(HEALTHY_SUMMARY, WITHOUT_LOSS, 1) + LOSS_UNKNOWN;
+            let without = self.detail.replacen(HEALTHY_SUMMARY, WITHOUT_LOSS, 1);
+            self.detail = without.replacen(WITHOUT_STALL, WITHOUT_BOTH, 1) + LOSS_UNKNOWN;
             self.is_reserved = true;
         }
         if retired.flows > 0 {
@@ -218,7 +230,8 @@ impl<'a> Verdict<'a> {
             let marked = marked.map_or_else(String::new, |ratio| {
                 format!(", their {} ratio {}", grounds.mark, units::ratio(Some(ratio)))
             });
-            self.detail = format!("{} in the flows of the table; {lost}{marked}", self.detail);
+            let listed = format!("{THRESHOLDS} in the flows of the table");
+            self.detail = format!("{}; {lost}{marked}", self.detail.replacen(THRESHOLDS, &listed, 1));
         }
         self
     }
@@ -328,6 +341,45 @@ mod tests {
         assert_eq!(verdict.detail_in(40), "7.70 % retransmitted, but nothing above the thresholds");
         let all = [finding(Severity::Warning, true)];
         assert_eq!(Verdict::of(&all, false).detail_in(3), "1 active warning");
+    }
+
+    /// A silence of every frame at the only tap: a stall, or a clock that was set. One that was set is none.
+    #[test]
+    fn what_may_be_a_stall_is_not_healthy() {
+        use crate::analysis::{Options, fixtures::everything};
+        let mut silence = finding(Severity::Info, true);
+        assert!(Verdict::of(std::slice::from_ref(&silence), true).is_good());
+        silence.subject.is_clock_unknown = true;
+        let all = [silence];
+        let verdict = Verdict::of(&all, true);
+        let unknown = "a silence of all traffic, or a clock that was set";
+        assert_eq!(
+            (verdict.health, verdict.is_good(), verdict.sentence()),
+            (
+                Health::Healthy,
+                false,
+                format!("Healthy: no loss or congestion above the thresholds; {unknown}")
+            )
+        );
+        assert_eq!(verdict.detail_in(60), format!("nothing above the thresholds; {unknown}"));
+        let mut facts = Facts::of(&everything(), &Options::default());
+        facts.totals.retired = Retired { flows: 7, lost: Some(0), timeouts: Some(0), ..Retired::default() };
+        for flow in &mut facts.flows {
+            (flow.psn, flow.psn_responses) = (None, None);
+            (flow.loss, flow.loss_responses) = (None.into(), None.into());
+        }
+        assert_eq!(
+            verdict.of_judged(&Grounds::of(&facts)).detail,
+            format!(
+                "no congestion above the thresholds in the flows of the table; {unknown}{LOSS_UNKNOWN}; no loss upstream in 7 retired flows"
+            )
+        );
+        let [silence] = all;
+        let ended = [silence.clone(), finding(Severity::Warning, false)];
+        let verdict = Verdict::of(&ended, true);
+        assert_eq!((verdict.health, verdict.is_good()), (Health::Recovered, false));
+        let goes_on = [silence, finding(Severity::Warning, true)];
+        assert_eq!(Verdict::of(&goes_on, false).sentence(), "Degraded: 1 active warning");
     }
 
     #[test]

@@ -14,8 +14,8 @@ pub struct ReportVerdict {
     /// State of the traffic at the end of the data. Null: neither a RoCE packet nor an RDMA device was observed.
     pub health: Option<Health>,
     /// True: nothing is wrong, without reserve. False: a problem lasts, nothing was observed, or the traffic is healthy
-    /// as far as the data shows: too few packets, none at the end, packets missing, loss that cannot be known, loss,
-    /// timeouts or marks of retired flows, or 1 % retransmitted.
+    /// as far as the data shows: too few packets, none at the end, packets missing, loss or a stall that cannot be
+    /// known, loss, timeouts or marks of retired flows, or 1 % retransmitted.
     pub good: bool,
     /// One sentence for people.
     pub sentence: String,

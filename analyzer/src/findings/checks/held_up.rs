@@ -129,11 +129,8 @@ fn of_link(entry: &Entry, input: &Input<'_>, silences: &Silences, flows: &[&Flow
     let parts = [format!(", {}", short(&first.link)), pair(first.src, first.dst)];
     let episode = |&(first_ns, last_ns): &(u64, u64)| Episode { first_ns, last_ns, peak: None };
     let here = Commands::on(input, &first.link);
-    let severity = if others_passed > 0 || !was_set && silences.len() as u64 >= several(input) {
-        Severity::Warning
-    } else {
-        Severity::Info
-    };
+    let is_unknown = !was_set && others_passed == 0 && (silences.len() as u64) < several(input);
+    let severity = if was_set || is_unknown { Severity::Info } else { Severity::Warning };
     let mut raise = Raise::new(entry, severity, title(diagnosis, parts))
         .timeouts(Some(0))
         .evidence("stalls", silences.len())
@@ -144,6 +141,9 @@ fn of_link(entry: &Entry, input: &Input<'_>, silences: &Silences, flows: &[&Flow
         .place(Place::of(input, first))
         .ends(requester, responder)
         .episodes(silences.keys().map(episode).collect());
+    if is_unknown {
+        raise = raise.clock_unknown();
+    }
     if was_set {
         return Some(raise.caveat("Times and rates of this capture about that moment are wrong.").step(
             "Check when the clock of the capturing host was set (chronyc, journalctl).",
@@ -224,7 +224,7 @@ mod tests {
         let clock = |one: &Finding| one.steps.iter().any(|step| step.text.contains("clock"));
         let all = one((1_001, 1_300), &[(1_001, 1_299)]);
         assert!(all.title.starts_with("Clock set, or all traffic held up for 299 ms, eth0"), "{}", all.title);
-        assert!(!all.is_problem() && clock(&all), "one tap cannot tell");
+        assert!(!all.is_problem() && clock(&all) && all.subject.is_clock_unknown, "one tap cannot tell");
         let before = one((1_100, 1_300), &[(1_100, 1_300)]);
         assert!(before.is_problem() && before.title.starts_with("2 stalls"), "{}", before.title);
         // Other frames: none is silent as long, or they end the silence.
@@ -232,6 +232,7 @@ mod tests {
             let others = one((1_001, 1_300), &frames);
             assert!(others.title.starts_with("No RoCE packet passed for 299 ms, eth0"), "{}", others.title);
             assert!(others.is_problem() && !clock(&others), "{:?}", others.steps);
+            assert!(!others.subject.is_clock_unknown);
             assert!(others.caveats[0].starts_with("Other frames passed meanwhile"), "{:?}", others.caveats);
         }
     }
@@ -255,7 +256,7 @@ mod tests {
         };
         let set = with([300, 300], 0);
         assert!(set.title.starts_with("Clock set: 300 ms without packets"), "{}", set.title);
-        assert!(!set.is_problem() && set.steps.len() == 1);
+        assert!(!set.is_problem() && set.steps.len() == 1 && !set.subject.is_clock_unknown);
         for held_up in [with([0, 0], 0), with([500, 500], 0), with([300, 300], 1), with([300, 0], 0)] {
             assert!(held_up.title.starts_with("Clock set, or all traffic held up"), "{}", held_up.title);
             assert!(!held_up.is_problem());

@@ -41,6 +41,7 @@ pub(super) const FAMILY: Family = Family {
         label("longest_ns", "longest silence", Unit::Nanoseconds),
         label("felt_ns", "upper bound of what it added to job steps", Unit::Nanoseconds),
         label("felt_steps", "job steps with such silence, longer than the median", Unit::Count),
+        label("clock_unknown", "the clock may have been set", Unit::Text),
         label("backoff", "back-off: longest over shortest silence of one QP", Unit::Factor),
     ],
     check,
@@ -74,7 +75,7 @@ pub(super) const TIMEOUTS: Entry = Entry {
                its flow has in mid-message (`stalls`; not live).\n\
                - If no RoCE packet passed the link meanwhile, in either direction, and a sender then went on without going back to what was not acknowledged, no timer expired: all RoCE \
                traffic was held up.\n\
-               - If no other frame of the interface was captured either, the clock may have been set: info, unless that happens retry.timeouts times. It was set, info as well, if the same packets took as much less time at another tap. \
+               - If no other frame of the interface was captured either, the clock may have been set: info, and the verdict reserved, unless that happens retry.timeouts times. It was set, info as well, if the same packets took as much less time at another tap. \
                Each such link has a finding of its own, by the same two thresholds (not live).\n\
                - One that has not ended counts until the latest data packet of its link. A pause between messages is the job's own.\n\
                \n\

@@ -166,7 +166,15 @@ fn held_up(lab: &mut Lab, times: u64, beside: bool) {
     lab.figure("findings that rule out the clock", no_clock, rules_out, rules_out);
     let warnings = if single { 0.0 } else { 1.0 };
     lab.figure("warnings of silences", silence_warnings, warnings, warnings);
+    if single {
+        lab.figure("verdicts without reserve", good_verdicts, 0.0, 0.0);
+    }
     lab.world.run();
+}
+
+/// 1 where the verdict says without reserve that nothing is wrong.
+fn good_verdicts(report: &serde_json::Value) -> Option<f64> {
+    report["verdict"]["good"].as_bool().map(|good| f64::from(u8::from(good)))
 }
 
 /// Findings of silences in which other frames passed.
