@@ -263,8 +263,8 @@ fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
             // How much of a READ a lost response carried is not known.
             let vanished = (sizes().min().filter(|_| !reads), sizes().max().unwrap_or(0));
             let (src, dst) = if reads { (*dst, *src) } else { (*src, *dst) };
-            // Next to the responder, responses pass the tap and are lost downstream of it.
-            let upstream = reads && victims.iter().any(|flow| read_in_vain(input, loss, flow).is_none());
+            // Next to the responder, all responses pass the tap and are lost downstream of it.
+            let upstream = reads && victims.iter().any(|flow| misses_responses(input, loss, flow));
             let began_ns = None;
             all.push(BlackHole {
                 src,
@@ -294,6 +294,18 @@ fn read_in_vain(input: &Input<'_>, loss: &Loss, flow: &Flow) -> Option<u32> {
     let requests = loss.flow(flow.slot).requests.filter(Metrics::is_retried_in_vain)?;
     let (psn, acked) = (flow.psn?, died::acked(input, loss, flow)?);
     requests.stuck_psn.filter(|stuck| is_read(loss, flow) && died::is_at_or_after(acked, *stuck, &psn))
+}
+
+/// True if responses to the READ that a flow repeats, or to earlier ones, do not reach this tap: none does, or the
+/// small last one alone.
+fn misses_responses(input: &Input<'_>, loss: &Loss, flow: &Flow) -> bool {
+    let (Some(psn), Some(stuck)) = (flow.psn, read_in_vain(input, loss, flow)) else { return true };
+    let mut here = input.facts.back(flow).filter(|back| back.link == flow.link);
+    here.any(|back| {
+        let first = back.psn_responses.as_deref().map(|responses| responses.first);
+        let begins_later = first.is_some_and(|first| !died::is_at_or_after(stuck, first, &psn));
+        begins_later || back.responses_missing.get() > Some(0)
+    })
 }
 
 /// Largest payload of a flow's requests that the peer acknowledged; 0 if it acknowledged none.
@@ -367,7 +379,8 @@ mod tests {
     use crate::findings::tests::found;
     use crate::metrics::loss::{AckState, FlowLoss, Sizes};
     use crate::metrics::taps::{LatestOfSize, MissingAtTap, TapPair};
-    use crate::sample::Sample;
+    use crate::sample::{PeerKey, Sample};
+    use rocescope_common::account::PsnTrack;
 
     const SMALL: u32 = 17;
     const LARGE: [u32; 2] = [19, 21];
@@ -433,13 +446,17 @@ mod tests {
 
     /// The same READs are repeated, from this PSN on, and the latest response that passes has another.
     fn of_reads(response: u32, repeated: u32) -> Option<Finding> {
+        black_hole(&repeated_reads(response, repeated))
+    }
+
+    fn repeated_reads(response: u32, repeated: u32) -> Sample {
         let mut sample = sample_of(1, 512, response, 7);
         for loss in sample.metrics.loss.as_mut().unwrap().flows.values_mut() {
             let requests = loss.requests.as_mut().unwrap();
             (requests.stuck_opcode, requests.stuck_psn) = (Some(0x0C), Some(repeated));
             (requests.retransmitted, requests.rereads) = (0, 7);
         }
-        black_hole(&sample)
+        sample
     }
 
     #[test]
@@ -460,6 +477,29 @@ mod tests {
         assert_eq!(finding.place.hop, Some(Hop::Downstream));
         assert!(finding.steps[0].text.contains("between this tap and 10.0.0.1"), "{:?}", finding.steps);
         assert_eq!(of_reads(199, 151), None, "one as large arrived");
+    }
+
+    /// A READ of 65,536 + 500 bytes: its last response is small enough to arrive.
+    #[test]
+    fn large_reads_of_which_the_small_last_response_arrives_are_a_black_hole_upstream() {
+        let hop = |first: u32, missing: u64| {
+            let mut sample = repeated_reads(199, 150);
+            for flow in sample.flows.iter().filter(|flow| LARGE.contains(&flow.key.dest_qp)) {
+                sample.peers.insert(PeerKey::of(&flow.key), 18);
+            }
+            let back = sample.flows.iter_mut().find(|flow| flow.key.dest_qp == 18).unwrap();
+            back.stats.rare.psn_responses = PsnTrack { first, expected: 200, seen: 1, ..PsnTrack::default() };
+            back.stats.rare.response_holes = missing;
+            black_hole(&sample).unwrap().place.hop
+        };
+        assert_eq!(hop(150, 0), Some(Hop::Downstream), "next to the responder");
+        assert_eq!(hop(120, 0), Some(Hop::Downstream), "there, after others");
+        assert_eq!(
+            hop(199, 0),
+            Some(Hop::Upstream),
+            "the first response that arrives is not the first of the READ"
+        );
+        assert_eq!(hop(120, 1), Some(Hop::Upstream), "after others");
     }
 
     /// Two taps and the large queue pairs: `large` packets lost, of at least this size.
