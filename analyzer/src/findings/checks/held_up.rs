@@ -16,36 +16,57 @@ use crate::util::units::{self, plural};
 /// Times from one packet to the next, in order, each with what is known of the clock meanwhile.
 type Silences = BTreeMap<(u64, u64), Clock>;
 
-/// What is known of a capture's clock in a silence.
+/// What is known of a capture's clock in a silence, the last of what several flows show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Clock {
-    /// Other frames passed.
+    /// Other frames passed: it was not set.
     #[default]
     Kept,
     /// No frame passed.
     Unknown,
     /// The same packets passed another tap without the silence.
     Set,
+    /// The same, but their responses took as long at both taps: it was not set.
+    HeldBetween,
 }
 
-/// True if the same packets took as much less time at another tap as this one has silences in mid-message.
-fn was_set(facts: &Facts, flow: &Flow) -> bool {
-    let Some(psn) = flow.psn else { return false };
+impl Clock {
+    const fn is_known_kept(self) -> bool {
+        matches!(self, Self::Kept | Self::HeldBetween)
+    }
+}
+
+/// What another tap shows where no frame passed in the silences of a flow. A clock that is set adds as much to the
+/// packets of both directions; what is held up between two taps takes longer at one, and its responses are as late at
+/// both.
+fn at_taps(facts: &Facts, flow: &Flow) -> Clock {
+    let Some(psn) = flow.psn else { return Clock::Unknown };
     let silent_ns: u64 = flow.intervals.of(Signal::StallWait).iter().map(|one| one.count).sum();
     let life_ns = |flow: &Flow| flow.last_ns.saturating_sub(flow.first_ns);
-    let mut others = facts.to_qp(flow.src, flow.dst, flow.dest_qp).filter(|other| {
+    let others = facts.to_qp(flow.src, flow.dst, flow.dest_qp).filter(|other| {
         let same = other.psn.is_some_and(|own| (own.first, own.expected) == (psn.first, psn.expected));
         other.link != flow.link && same && other.intervals.of(Signal::Stall).is_empty()
     });
-    let is_longer = |one: &Flow, other: &Flow| {
-        life_ns(one).abs_diff(life_ns(other).saturating_add(silent_ns)) < STALL_NS / 2
+    let is_longer = |one: &Flow, other: &Flow, by_ns: u64| {
+        life_ns(one).abs_diff(life_ns(other).saturating_add(by_ns)) < STALL_NS / 2
     };
-    // What is held up between two taps takes longer at one. Its responses are as late at both.
     let responses = |at: &Flow| facts.back(flow).find(|back| back.link == at.link);
-    others.any(|other| {
-        let both = responses(flow).zip(responses(other));
-        is_longer(flow, other) && both.is_some_and(|(here, there)| is_longer(here, there))
-    })
+    // Responses that end before the silence, or begin after it, take as long whatever the clock does.
+    let spans = |one: &Flow| {
+        let mut stalls = flow.intervals.of(Signal::Stall).iter();
+        stalls.all(|stall| one.first_ns <= stall.first_ns && stall.last_ns <= one.last_ns)
+    };
+    let shown = others.filter(|other| is_longer(flow, other, silent_ns)).filter_map(|other| {
+        let (here, there) = responses(flow).zip(responses(other))?;
+        if is_longer(here, there, silent_ns) {
+            Some(Clock::Set)
+        } else if spans(here) && is_longer(here, there, 0) {
+            Some(Clock::HeldBetween)
+        } else {
+            None
+        }
+    });
+    shown.max().unwrap_or(Clock::Unknown)
 }
 
 /// Times in which no RoCE packet passed a link while messages stood on it, and that no timer can have ended, by link.
@@ -64,11 +85,7 @@ impl<'a> HeldUp<'a> {
                 let silence = (one.first_ns, one.last_ns);
                 let may_be_clock =
                     no_frame.iter().any(|all| is_but_for(silence, (all.first_ns, all.last_ns)));
-                let clock = match may_be_clock {
-                    true if was_set(facts, flow) => Clock::Set,
-                    true => Clock::Unknown,
-                    false => Clock::Kept,
-                };
+                let clock = if may_be_clock { at_taps(facts, flow) } else { Clock::Kept };
                 let known = links.entry(&flow.link).or_default().entry(silence).or_default();
                 *known = clock.max(*known);
             }
@@ -83,6 +100,13 @@ impl<'a> HeldUp<'a> {
         let is_one = |silence: (u64, u64)| held_up.keys().any(|all| is_but_for(silence, *all));
         let silences = flow.intervals.of(Signal::Silence).iter();
         silences.filter(|one| is_one((one.first_ns, one.last_ns))).count() as u64 >= stalls
+    }
+
+    /// Number of links with one of these silences, at about the same time.
+    fn taps(&self, silences: &Silences) -> usize {
+        let overlap = |one: &(u64, u64), other: &(u64, u64)| one.0 < other.1 && other.0 < one.1;
+        let is_same = |all: &&Silences| silences.keys().any(|one| all.keys().any(|own| overlap(one, own)));
+        self.0.values().filter(is_same).count()
     }
 
     /// The findings about flows that were held up with all others on their link, one for each link. `enough`: this
@@ -102,7 +126,7 @@ impl<'a> HeldUp<'a> {
             let Some(silences) = self.0.get(link) else { continue };
             let waited_ns: u64 = silences.keys().map(|one| length(*one)).sum();
             if enough(silences.len() as u64, waited_ns)
-                && let Some(raise) = of_link(entry, input, silences, &flows)
+                && let Some(raise) = of_link(entry, input, (silences, self.taps(silences)), &flows)
             {
                 raise.into(found);
             }
@@ -110,17 +134,22 @@ impl<'a> HeldUp<'a> {
     }
 }
 
-/// The finding about the silences of a link.
-fn of_link(entry: &Entry, input: &Input<'_>, silences: &Silences, flows: &[&Flow]) -> Option<Raise> {
+/// The finding about the silences of a link, which this number of taps shows.
+fn of_link(
+    entry: &Entry,
+    input: &Input<'_>,
+    (silences, taps): (&Silences, usize),
+    flows: &[&Flow],
+) -> Option<Raise> {
     let first = flows.first()?;
     let lengths = || silences.keys().map(|one| length(*one));
     let longest = lengths().max()?;
     let (requester, responder) = ends::of_data(input, flows.iter().copied());
-    let others_passed = silences.values().filter(|clock| **clock == Clock::Kept).count();
+    let kept = silences.values().filter(|clock| clock.is_known_kept()).count();
     let was_set = silences.values().all(|clock| *clock == Clock::Set);
     let diagnosis = if was_set {
         format!("Clock set: {} without packets, which another tap shows without", units::duration(longest))
-    } else if others_passed == 0 {
+    } else if kept == 0 {
         format!("Clock set, or all traffic held up for {}", units::duration(longest))
     } else {
         let fabric = if input.facts.is_infiniband() { "InfiniBand" } else { "RoCE" };
@@ -129,7 +158,7 @@ fn of_link(entry: &Entry, input: &Input<'_>, silences: &Silences, flows: &[&Flow
     let parts = [format!(", {}", short(&first.link)), pair(first.src, first.dst)];
     let episode = |&(first_ns, last_ns): &(u64, u64)| Episode { first_ns, last_ns, peak: None };
     let here = Commands::on(input, &first.link);
-    let is_unknown = !was_set && others_passed == 0 && (silences.len() as u64) < several(input);
+    let is_unknown = !was_set && kept == 0 && (silences.len() as u64) < several(input);
     let severity = if was_set || is_unknown { Severity::Info } else { Severity::Warning };
     let mut raise = Raise::new(entry, severity, title(diagnosis, parts))
         .timeouts(Some(0))
@@ -152,9 +181,9 @@ fn of_link(entry: &Entry, input: &Input<'_>, silences: &Silences, flows: &[&Flow
     }
     raise = raise.caveat(format!(
         "{} No transport timer expired: senders went on without going back to what was not acknowledged.",
-        about_clock(others_passed, silences.len())
+        about_clock(silences, taps)
     ));
-    let pauses = if others_passed == silences.len() {
+    let pauses = if kept == silences.len() {
         "Look for PFC pauses of the port at that time."
     } else {
         raise = raise.step(
@@ -171,15 +200,35 @@ fn several(input: &Input<'_>) -> u64 {
     input.limits.retry.timeouts.max(1)
 }
 
-/// What other frames say of the clock, in this number of the silences.
-fn about_clock(others_passed: usize, silences: usize) -> String {
-    match others_passed {
-        0 => "One tap cannot distinguish the two.".to_owned(),
-        _ if others_passed == silences => "Other frames passed meanwhile: the clock was not set.".to_owned(),
-        _ => format!(
-            "Other frames passed in {others_passed} of {}: the clock was not set then.",
-            plural(silences as u64, "silence")
+/// What other frames and other taps say of the clock in the silences, of which this number of taps shows some.
+fn about_clock(silences: &Silences, taps: usize) -> String {
+    let count = |clock: Clock| silences.values().filter(|one| **one == clock).count();
+    let of = |number: usize, shown: &str| match (number, silences.len()) {
+        (0, _) => None,
+        (number, all) if number == all => Some(format!("{shown}: the clock was not set.")),
+        (number, all) => Some(format!(
+            "{shown} in {number} of {}: the clock was not set then.",
+            plural(all as u64, "silence")
+        )),
+    };
+    let others = if count(Clock::Kept) == silences.len() {
+        "Other frames passed meanwhile"
+    } else {
+        "Other frames passed"
+    };
+    let known = [
+        of(count(Clock::Kept), others),
+        of(
+            count(Clock::HeldBetween),
+            "Another tap shows the same packets without the silence, and their responses as late",
         ),
+    ];
+    let known: Vec<String> = known.into_iter().flatten().collect();
+    match taps {
+        _ if !known.is_empty() => known.join(" "),
+        0 | 1 => "One tap cannot distinguish the two.".to_owned(),
+        2 => "2 taps show the same silence; neither shows which.".to_owned(),
+        taps => format!("{taps} taps show the same silence; none shows which."),
     }
 }
 
@@ -237,30 +286,70 @@ mod tests {
         }
     }
 
-    /// The same packets at a second tap, which shows no silence and this much less time.
+    /// The same packets at a second tap, which shows no silence and this much less time: of the data, and of the
+    /// responses.
+    fn two_taps([less_ms, responses_less_ms]: [u64; 2], lost: u32) -> Sample {
+        let mut sample = sample(&[(1_000, 1_300)], &[(1_000, 1_300)]);
+        sample.links = vec![link("a", None), link("b", None)];
+        let other = PeerKey::of(&sample.flows.last().unwrap().key);
+        sample.peers.insert(other, 18);
+        for (number, mut flow) in (0..).zip(sample.flows.clone()) {
+            (flow.key.link, flow.slot) = (1, 100 + number);
+            let is_data = flow.stats.psn.seen > 0;
+            flow.stats.last_ns -= if is_data { less_ms } else { responses_less_ms } * MS;
+            flow.stats.psn.expected -= if is_data { lost } else { 0 };
+            sample.flows.push(flow);
+        }
+        sample
+    }
+
     #[test]
     fn a_silence_that_another_tap_does_not_show_is_a_clock_that_was_set() {
-        let with = |[less_ms, responses_less_ms]: [u64; 2], lost: u32| {
-            let mut sample = sample(&[(1_000, 1_300)], &[(1_000, 1_300)]);
-            sample.links = vec![link("a", None), link("b", None)];
-            let other = PeerKey::of(&sample.flows.last().unwrap().key);
-            sample.peers.insert(other, 18);
-            for (number, mut flow) in (0..).zip(sample.flows.clone()) {
-                (flow.key.link, flow.slot) = (1, 100 + number);
-                let is_data = flow.stats.psn.seen > 0;
-                flow.stats.last_ns -= if is_data { less_ms } else { responses_less_ms } * MS;
-                flow.stats.psn.expected -= if is_data { lost } else { 0 };
-                sample.flows.push(flow);
-            }
-            timeouts(&sample).remove(0)
-        };
+        let with = |less_ms: [u64; 2], lost: u32| timeouts(&two_taps(less_ms, lost)).remove(0);
         let set = with([300, 300], 0);
         assert!(set.title.starts_with("Clock set: 300 ms without packets"), "{}", set.title);
         assert!(!set.is_problem() && set.steps.len() == 1 && !set.subject.is_clock_unknown);
-        for held_up in [with([0, 0], 0), with([500, 500], 0), with([300, 300], 1), with([300, 0], 0)] {
+        for held_up in [with([0, 0], 0), with([500, 500], 0), with([300, 300], 1), with([300, 150], 0)] {
             assert!(held_up.title.starts_with("Clock set, or all traffic held up"), "{}", held_up.title);
             assert!(!held_up.is_problem());
         }
+        let between = with([300, 0], 0);
+        assert!(between.title.starts_with("No RoCE packet passed for 300 ms"), "{}", between.title);
+        assert!(
+            between.is_problem() && between.caveats[0].starts_with("Another tap"),
+            "{:?}",
+            between.caveats
+        );
+        assert!(between.steps.iter().all(|step| !step.text.contains("clock")), "{:?}", between.steps);
+    }
+
+    /// Responses of which the last passes before the silence take as long at both taps whatever the clock does.
+    #[test]
+    fn responses_before_a_silence_say_nothing_of_the_clock() {
+        let found = |responses_until: u64| {
+            let mut sample = two_taps([300, 0], 0);
+            for flow in sample.flows.iter_mut().filter(|flow| flow.stats.psn.seen == 0) {
+                flow.stats.last_ns = START + responses_until * MS;
+            }
+            timeouts(&sample).remove(0).is_problem()
+        };
+        assert_eq!([1_200, 1_300].map(found), [false, true]);
+    }
+
+    #[test]
+    fn taps_that_show_the_same_silence_are_counted() {
+        let caveat = |at: &[(u64, u64)]| {
+            let mut sample = sample(&[(1_000, 1_300)], &[(1_000, 1_300)]);
+            sample.links = vec![link("rail0", None), link("rail1", None)];
+            sample.flows.iter_mut().find(|flow| flow.slot == 7).unwrap().key.link = 1;
+            let all = || at.iter().copied().map(silence).collect();
+            let first = sample.metrics.loss.as_mut().unwrap().intervals.flows.get_mut(&0).unwrap();
+            *first = first.clone().with(Signal::HeldUp, all()).with(Signal::NoFrame, all());
+            let found = timeouts(&sample);
+            found.iter().find(|one| one.title.contains("rail1")).unwrap().caveats[0].clone()
+        };
+        assert!(caveat(&[(1_000, 1_300)]).starts_with("2 taps show the same silence; neither shows which."));
+        assert!(caveat(&[(1_300, 1_600)]).starts_with("One tap cannot distinguish the two."));
     }
 
     /// A clock is set once; a port is paused again and again.

@@ -75,7 +75,8 @@ pub(super) const TIMEOUTS: Entry = Entry {
                its flow has in mid-message (`stalls`; not live).\n\
                - If no RoCE packet passed the link meanwhile, in either direction, and a sender then went on without going back to what was not acknowledged, no timer expired: all RoCE \
                traffic was held up.\n\
-               - If no other frame of the interface was captured either, the clock may have been set: info, and the verdict reserved, unless that happens retry.timeouts times. It was set, info as well, if the same packets took as much less time at another tap. \
+               - If no other frame of the interface was captured either, the clock may have been set: info, and the verdict reserved, unless that happens retry.timeouts times. It was set, info as well, if the same packets and their responses took as much less time at another tap. \
+               If the packets alone did, they were held up between the taps. \
                Each such link has a finding of its own, by the same two thresholds (not live).\n\
                - One that has not ended counts until the latest data packet of its link. A pause between messages is the job's own.\n\
                \n\
