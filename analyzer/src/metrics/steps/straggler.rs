@@ -136,6 +136,13 @@ struct Wait {
     behind_ns: u64,
 }
 
+/// A host that is waited for, and why.
+type Waited = (StragglerCause, Host);
+
+fn is_for(wait: Option<Wait>, of: Waited) -> bool {
+    wait.is_some_and(|wait| (wait.why, wait.host) == of)
+}
+
 /// Bytes that one host sends another in a step.
 #[derive(Clone, Copy, Debug, Default)]
 struct Transfer {
@@ -472,42 +479,48 @@ impl View<'_> {
         !enough || now.saturating_sub(usual) as f64 >= OWN_SHARE * behind_ns as f64
     }
 
-    /// The stretch of steps in which one host is waited for most.
-    fn stretch(&self, waits: &[Option<Wait>]) -> Option<(Straggler, Range<usize>)> {
-        let mut who: Vec<(StragglerCause, Host)> =
-            waits.iter().flatten().map(|wait| (wait.why, wait.host)).collect();
+    /// The host that comes up most in a stretch of steps, with that stretch and its waits there, the shortest first.
+    /// Nobody waits for a host that makes no step longer, however often it is the last: the next one is taken.
+    fn most_waited_for(&self, waits: &[Option<Wait>]) -> Option<(Waited, Range<usize>, Vec<Wait>)> {
+        let mut who: Vec<Waited> = waits.iter().flatten().map(|wait| (wait.why, wait.host)).collect();
         who.sort_unstable();
         who.dedup();
-        let same =
-            |wait: &Option<Wait>, of: (StragglerCause, Host)| wait.is_some_and(|w| (w.why, w.host) == of);
-        let best = who.into_iter().filter_map(|of| {
-            let (range, score) = densest(waits.iter().map(|wait| same(wait, of)))?;
+        let densest_of = |of: Waited| {
+            let (range, score) = densest(waits.iter().map(|wait| is_for(*wait, of)))?;
             Some((score, of, range))
-        });
-        let (_, of, range) = best.max_by_key(|(score, ..)| *score)?;
+        };
+        let mut all: Vec<_> = who.into_iter().filter_map(densest_of).collect();
+        all.sort_by_key(|(score, ..)| *score);
+        all.into_iter().rev().find_map(|(_, of, range)| {
+            let stretch = waits.get(range.clone())?.iter();
+            let mut own: Vec<Wait> = stretch.filter(|wait| is_for(**wait, of)).flatten().copied().collect();
+            own.sort_unstable_by_key(|wait| wait.behind_ns);
+            let behind_ns = own.get(own.len() / 2)?.behind_ns;
+            let lengthens = of.0 == StragglerCause::SlowTransfer || self.lengthens(waits, &range, behind_ns);
+            lengthens.then_some((of, range, own))
+        })
+    }
+
+    /// The stretch of steps in which one host is waited for most.
+    fn stretch(&self, waits: &[Option<Wait>]) -> Option<(Straggler, Range<usize>)> {
+        let (of, range, own) = self.most_waited_for(waits)?;
+        let middle = own.get(own.len() / 2)?;
         // The host that ends a silence of all steps is chance.
         let silent = matches!(of.0, StragglerCause::Pauses | StragglerCause::Upstream);
-        let without = |wait: &Option<Wait>| if silent { wait.is_none() } else { !same(wait, of) };
+        let without = |wait: &Option<Wait>| if silent { wait.is_none() } else { !is_for(*wait, of) };
         let others = waits.iter().enumerate().filter(|(at, wait)| !range.contains(at) && without(wait));
         let changed = others.count() >= MIN_STEPS;
         if silent && !changed {
             return None;
         }
-        let stretch = waits.get(range.clone())?;
-        let mut own: Vec<Wait> = stretch.iter().filter(|wait| same(wait, of)).flatten().copied().collect();
         // If others are waited for as well, or the same one now and then, one comes up several times in a row by
         // chance.
         let outside = || waits.iter().enumerate().filter(|(at, _)| !range.contains(at));
-        let now_and_then = outside().filter(|(_, wait)| same(wait, of)).count();
+        let now_and_then = outside().filter(|(_, wait)| is_for(**wait, of)).count();
         let others = waits.iter().flatten().filter(|wait| wait.host != of.1).count();
         let rate = (now_and_then + 1) as f64 / (outside().count() + 2) as f64;
         let mixed = now_and_then > 1 || 4 * others > own.len();
         if own.len() < MIN_STEPS || mixed && chance(waits.len(), range.len(), own.len(), rate) > MAX_CHANCE {
-            return None;
-        }
-        own.sort_unstable_by_key(|wait| wait.behind_ns);
-        let middle = own.get(own.len() / 2)?;
-        if of.0 != StragglerCause::SlowTransfer && !self.lengthens(waits, &range, middle.behind_ns) {
             return None;
         }
         let (why, host) = of;

@@ -137,6 +137,22 @@ fn a_host_that_begins_last_and_makes_no_step_longer_is_no_straggler() {
     assert_eq!((waited_for.host, waited_for.why), (host(2), StragglerCause::StartsLate));
 }
 
+/// The same host is the last in most steps. In fewer, another one begins late, and these are longer.
+#[test]
+fn a_host_that_makes_no_step_longer_hides_no_straggler() {
+    let (mut list, mut at) = (Vec::new(), 1000);
+    for step in 0..32 {
+        let last = if (4..18).contains(&step) { 30 } else { 0 };
+        let late = if (22..30).contains(&step) { 30 } else { 0 };
+        list.extend([(1, 2, at, at + 9, 5000), (3, 1, at + 1 + late, at + 10 + late, 5000)]);
+        list.push((2, 3, at + 2 + last, at + 11 + last, 5000));
+        at += 100 + late;
+    }
+    list.sort_unstable_by_key(|(_, _, start, ..)| *start);
+    let found = steps(&traffic(&list, 10_000), &[]).expect("a rhythm").straggler.unwrap();
+    assert_eq!((found.host, found.why, found.steps), (host(3), StragglerCause::StartsLate, 8));
+}
+
 /// The late host sends nothing here: the one that waits for it is not blamed.
 #[test]
 fn a_late_host_out_of_sight() {
