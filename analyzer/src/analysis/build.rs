@@ -55,6 +55,7 @@ impl Facts {
         let overlap = Overlap::of(sample);
         // Of many flows these take longest.
         let ((entropy, ecmp, spreads), (pattern, (steps, steps_absent))) = background::both(
+            "facts",
             sample.flows.len() > MOST_ALONE,
             || spread(sample, options),
             || (pattern(sample, &overlap), super::steps::steps(sample)),

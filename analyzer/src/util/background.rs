@@ -57,8 +57,9 @@ pub(crate) fn is_there() -> bool {
 }
 
 /// The results of two pieces of work: where that `pays` and there is a processor for it, the first is done by another
-/// thread meanwhile.
+/// thread of this name meanwhile.
 pub(crate) fn both<A: Send, B>(
+    name: &str,
     pays: bool,
     first: impl Fn() -> A + Sync,
     second: impl FnOnce() -> B,
@@ -67,7 +68,7 @@ pub(crate) fn both<A: Send, B>(
         return (first(), second());
     }
     thread::scope(|scope| {
-        let thread = thread::Builder::new().spawn_scoped(scope, &first);
+        let thread = thread::Builder::new().name(name.into()).spawn_scoped(scope, &first);
         let second = second();
         // Without the thread this one does it.
         let first = match thread {
@@ -112,9 +113,11 @@ mod tests {
     #[test]
     fn two_pieces_of_work_are_done_by_two_threads_where_that_pays() {
         for pays in [false, true] {
-            let (first, second) = both(pays, || thread::current().id(), || thread::current().id());
+            let current = || (thread::current().id(), thread::current().name().map(str::to_owned));
+            let (first, second) = both("first", pays, current, current);
             assert_eq!(first != second, pays && is_there());
-            assert_eq!(second, thread::current().id());
+            assert_eq!(first.1.as_deref() == Some("first"), pays && is_there());
+            assert_eq!(second, current());
         }
     }
 }

@@ -5,7 +5,8 @@ use std::any::type_name;
 use serde::{Serialize, Serializer};
 
 /// Serializes as the value does, which must be the same for all of the type `T`. A serializer that
-/// [looks for it](is_constant) may keep the text.
+/// [looks for it](is_constant) may keep the text: no two types whose values differ may have the same path, of which the
+/// name is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Constant<'v, T>(pub &'v T);
 
@@ -15,7 +16,8 @@ impl<T: Serialize> Serialize for Constant<'_, T> {
     }
 }
 
-/// True if a newtype struct of this name is a [`Constant`]; the name is that of one type alone.
+/// True if a newtype struct of this name is a [`Constant`]; the name is that of one type, as long as no two have the
+/// same path.
 pub fn is_constant(name: &str) -> bool {
     name.starts_with(module_path!())
 }
