@@ -56,7 +56,7 @@ pub(in crate::findings) const STRAGGLER: Entry = Entry {
                - Its cost is its 99th percentile; where the steps have grown (step.slower) and not by computing, it is their growth, if that percentile is at least step.slow_part of the growth, \
                and what its requests of a step wait longer than those of the others is at least as long, all together.\n\
                - If no step is faster, its cost is at most the part of a step with data or waits (steps.parts), less the length of that part at the others' median latency. That counts if no host takes part in all transfers at the tap, both \
-               hosts send and receive data, and what its requests of a step wait longer is at least step.straggler_part of that.\n\
+               hosts send and receive data, fewer than step.slow_alike of the other pairs are as slow, and what its requests of a step wait longer is at least step.straggler_part of that.\n\
                - Its time is that of the steps that wait for it: those in which its receiver starts late, or the slower steps of steps.trend if what grew is not computing and its cost \
                is at least step.straggler_part of the growth. Latencies are of the run.\n\
                \n\
@@ -124,6 +124,9 @@ limits! {
     slow_part: f64 = 0.1,
         "minimum 99th percentile of such a transfer over the growth of the steps that its waits add up to",
         "A sender whose window is full waits for ACKs several times in a step; a shorter wait is that of a longer path";
+    slow_alike: f64 = 0.3,
+        "share of the other pairs of hosts with so high a median, exclusive, for such a path to stand out where no step is faster",
+        "At a cable between groups of hosts, half of the paths or a third of the others, those into the far group, take longer";
     path_samples: u64 = 100,
         "minimum latency samples of such a path",
         "The p99 of fewer is a single outlier";

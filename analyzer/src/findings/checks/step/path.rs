@@ -40,14 +40,21 @@ pub(super) fn slow<'a>(input: &Input<'a>, steps: &Steps) -> Option<SlowPath<'a>>
     let limits = &input.limits.step;
     let (longer_ns, longer_tail_ns) =
         (latency.p50.saturating_sub(peers_ns), latency.p99.saturating_sub(peers_tail_ns));
+    let is_slow = |latency: &Latency| latency.p50 as f64 >= limits.slow_path * peers_ns as f64;
     let slow = others().count() > 1
-        && latency.p50 as f64 >= limits.slow_path * peers_ns as f64
+        && is_slow(&latency)
         && longer_tail_ns as f64 >= limits.slow_tail * longer_ns as f64;
     let sum_ns = match grown(limits, steps) {
         Some((_, growth_ns)) => {
             Some(growth_ns).filter(|ns| adds_up(limits, steps, (&latency, peers_ns), *ns, 1.0))
         }
-        None => in_all_steps(limits, steps, (&latency, peers_ns)).filter(|_| is_between(&pairs, flow)),
+        None => {
+            // On a cable between groups of hosts, all paths into the far one take longer.
+            let alike = others().filter(|(_, (_, other))| is_slow(other)).count();
+            let stands_out = share(alike as u64, others().count() as u64) < limits.slow_alike;
+            in_all_steps(limits, steps, (&latency, peers_ns))
+                .filter(|_| stands_out && is_between(&pairs, flow))
+        }
     };
     let path = SlowPath { flow, latency, peers_ns, sum_ns };
     (slow && share(path.cost_ns(), steps.period_ns) >= limits.straggler_ratio).then_some(path)
@@ -202,17 +209,23 @@ mod tests {
     }
 
     /// A ring of as many hosts as there are latencies.
-    fn slow_on(mut facts: Facts, times: &[(u64, u64)]) -> Option<Finding> {
-        let flow = facts.flows.iter().find(|flow| flow.link == "eth0").unwrap().clone();
+    fn slow_on(facts: Facts, times: &[(u64, u64)]) -> Option<Finding> {
         let hosts = u8::try_from(times.len()).unwrap();
-        facts.flows = (1..=hosts)
-            .zip(times)
-            .map(|(at, (p50, p99))| {
+        let ring: Vec<_> = (1..=hosts).map(|at| (at, at % hosts + 1)).zip(times.iter().copied()).collect();
+        slow_between(facts, &ring)
+    }
+
+    /// Requests from hosts to hosts with these medians and 99th percentiles of their latencies in ms.
+    fn slow_between(mut facts: Facts, times: &[((u8, u8), (u64, u64))]) -> Option<Finding> {
+        let flow = facts.flows.iter().find(|flow| flow.link == "eth0").unwrap().clone();
+        facts.flows = times
+            .iter()
+            .map(|((src, dst), (p50, p99))| {
                 let [p50, p99] = [*p50, *p99].map(|ms| ms * 1_000_000);
                 let latency = Latency { count: 100, p50, p99, p999: p99.into(), max: p99 };
                 Flow {
-                    src: Address::from([10, 0, 0, at]),
-                    dst: Address::from([10, 0, 0, at % hosts + 1]),
+                    src: Address::from([10, 0, 0, *src]),
+                    dst: Address::from([10, 0, 0, *dst]),
                     payload_bytes: 1,
                     latency_by_class: Some(Box::new(crate::analysis::LatencyByClass {
                         write_send: Some(Box::new(latency)),
@@ -290,6 +303,28 @@ mod tests {
         assert_eq!(finding.evidence["behind_ns"], 30_000_000);
         assert_eq!(found(&ring, 21), None, "they wait for less than half of that");
         assert_eq!(found(&[(1, 2), (2, 5), (1, 2), (1, 2)], 12), None, "about as slow as its peers");
+    }
+
+    /// A tap on the cable between hosts 1 and 2, which are near, and hosts 3 and 4, which are far: each writes to both
+    /// of the other group.
+    #[test]
+    fn a_path_into_the_far_group_of_hosts_is_as_slow_as_the_others_into_it() {
+        let found = |slowest: (u64, u64), far: (u64, u64)| {
+            let facts = with_steps(|steps| {
+                (steps.straggler, steps.count) = (None, 12);
+                steps.trend.as_mut().unwrap().slower = None;
+            });
+            let ways = [(1, 3), (1, 4), (2, 3), (2, 4), (3, 1), (3, 2), (4, 1), (4, 2)];
+            let time = |way: &(u8, u8)| match way {
+                (1, 3) => slowest,
+                (1 | 2, _) => far,
+                _ => (1, 2),
+            };
+            slow_between(facts, &ways.map(|way| (way, time(&way)))).map(|finding| finding.title)
+        };
+        assert_eq!(found((5, 5), (4, 5)), None);
+        let slow = found((5, 5), (1, 2)).unwrap();
+        assert!(slow.starts_with("Slow transfer 10.0.0.1 → 10.0.0.3"), "{slow}");
     }
 
     /// Latencies next to a host are not those of a way through the network.
