@@ -17,7 +17,7 @@ use crate::findings::{
     ByHand, Commands, Entry, Episode, Family, Finding, Impact, Input, LocalQp, Place, Problem, Raise,
     RequiredData, Severity, Unit, dedup, label,
 };
-use crate::metrics::loss::{Loss, PSN_WINDOW};
+use crate::metrics::loss::{Loss, Metrics, PSN_WINDOW};
 use crate::sample::{PeerKey, SourceKind, address};
 use crate::util::definition::definitions;
 use crate::util::units;
@@ -75,6 +75,7 @@ pub(super) const DIED: Entry = Entry {
                - Retries exhausted: the sender retransmits from the same PSN `qp.retries` times in a row without an answer to it (flows[].loss.stuck). Then it sends nothing for \
                `qp.silent_timeouts` times its longest timeout, or it retransmits `qp.retries_exhausted` times, or the queue pair is gone: its sender asks for the end of the connection (DREQ), \
                the kernel destroys it (live), or another connection uses its number after half a timeout at least.\n\
+               - Next to the responder, the responses to a READ pass the tap. Where it is repeated `qp.retries_exhausted` times all the same, they do not arrive, and its retries are exhausted.\n\
                - Stopped in mid-message: the latest request of the flow is not the last of its message, or its sender has gone back and not come to its latest request again, and nothing behind it is \
                acknowledged (live: the flow has one more FIRST than LAST packets and neither lost nor retransmitted one). Or the latest READ response is not the last of its message, and its \
                requester sends nothing more.\n\
@@ -195,6 +196,19 @@ pub(super) fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> Option<u32> 
     }
 }
 
+/// True if it is a READ that is retried.
+pub(super) fn is_read(loss: &Loss, flow: &Flow) -> bool {
+    let opcode = loss.flow(flow.slot).requests.and_then(|requests| requests.stuck_opcode);
+    opcode.is_some_and(|opcode| Op::of(opcode).has(Op::READ_REQUEST))
+}
+
+/// The READ that a flow repeats in vain although its responses pass this tap, by its PSN.
+pub(super) fn read_in_vain(input: &Input<'_>, loss: &Loss, flow: &Flow) -> Option<u32> {
+    let requests = loss.flow(flow.slot).requests.filter(Metrics::is_retried_in_vain)?;
+    let (psn, acked) = (flow.psn?, acked(input, loss, flow)?);
+    requests.stuck_psn.filter(|stuck| is_read(loss, flow) && is_at_or_after(acked, *stuck, &psn))
+}
+
 /// The message that its sender retries, by the packet it goes back to; with its length, where that packet says it.
 fn in_progress(opcode: u8, bytes: Option<u32>) -> Option<String> {
     let op = Op::of(opcode);
@@ -242,9 +256,13 @@ fn died<'a>(
     if retries < limits.retries.max(1) && !stopped::is_long(input, silent_ns) {
         return None;
     }
-    let acked = Some(acked(input, loss, flow)?);
+    let acked = acked(input, loss, flow)?;
+    // Next to the responder its responses pass, and do not arrive. After fewer repetitions the last may have arrived.
+    let is_exhausted = retries >= limits.retries_exhausted;
+    let in_vain = is_exhausted.then(|| read_in_vain(input, loss, flow)).flatten();
+    let acked = Some(in_vain.map_or(acked, |stuck| stuck.wrapping_sub(1) & MASK24));
     let given_up = || {
-        retries >= limits.retries_exhausted
+        is_exhausted
             || longest > 0 && silent_ns >= longest.saturating_mul(limits.silent_timeouts)
             || is_ended(input, flow)
     };

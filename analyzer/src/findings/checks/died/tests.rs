@@ -49,6 +49,25 @@ fn a_replay_knows_what_was_acknowledged() {
     assert!(died.title.starts_with("QP 17 died: retries exhausted"), "{}", died.title);
 }
 
+/// The last READ of a queue pair, next to the responder: each of its repetitions is answered.
+#[test]
+fn a_read_whose_responses_do_not_arrive_exhausts_its_retries() {
+    let died = |stuck: u64, opcode: u8| {
+        let mut sample = five_retries(SourceKind::Replay, Some(100), LAST + SECOND);
+        let loss = sample.metrics.loss.as_mut().unwrap();
+        let requests = loss.flows.get_mut(&0).unwrap().requests.as_mut().unwrap();
+        (requests.stuck, requests.stuck_psn, requests.stuck_opcode) = (stuck, Some(90), Some(opcode));
+        by_id(&sample, "qp.died")
+    };
+    let found = died(7, 0x0C).unwrap();
+    assert_eq!(
+        (&found.evidence["last_acked_psn"], &found.evidence["message"]),
+        (&89.into(), &"RDMA READ".into())
+    );
+    assert_eq!(died(6, 0x0C), None, "the responses to the last repetition may have arrived");
+    assert_eq!(died(7, 0x06), None, "what an ACK covers arrived");
+}
+
 #[test]
 fn the_message_in_progress_is_that_of_the_request_retried() {
     let message = |stuck_opcode, stuck_bytes| {

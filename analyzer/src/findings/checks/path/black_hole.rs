@@ -11,14 +11,13 @@ use crate::findings::ids;
 use crate::findings::period::{Cost, Period, Wait, impact};
 use crate::findings::title::{more, pair, short, title};
 use crate::findings::{Commands, Episode, Finding, Hop, Input, Place, Raise, Severity};
+use crate::metrics::loss::Loss;
 use crate::metrics::loss::signal_intervals::Signal;
-use crate::metrics::loss::{Loss, Metrics};
 use crate::metrics::traffic::times;
 use crate::sample::Address;
 use crate::util::map::Map;
 use crate::util::units;
 use rocescope_common::wire::bth::MASK24;
-use rocescope_common::wire::opcode::Op;
 
 /// Findings that a black hole explains.
 const OWNED: &[&str] = &[
@@ -203,7 +202,7 @@ fn late<'a>(
 
 /// Largest payload that packets of a flow carry, all of which are lost.
 fn carried(input: &Input<'_>, flow: &Flow) -> u32 {
-    let asks = input.sample.metrics.loss.as_ref().is_some_and(|loss| is_read(loss, flow));
+    let asks = input.sample.metrics.loss.as_ref().is_some_and(|loss| died::is_read(loss, flow));
     let responses = flow.path_mtu.filter(|_| flow.psn_responses.is_some() && flow.ack.acks == 0);
     responses.unwrap_or(0).max(if asks { 0 } else { largest(input, flow) })
 }
@@ -236,12 +235,12 @@ fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
         let (stuck, working): (Vec<_>, Vec<_>) =
             flows.iter().partition(|(flow, _)| flow.is_retried_in_vain());
         // Responses of several packets show their path MTU: no packet of a READ is larger.
-        let response_mtu = stuck.iter().any(|(flow, _)| is_read(loss, flow)).then(|| {
+        let response_mtu = stuck.iter().any(|(flow, _)| died::is_read(loss, flow)).then(|| {
             let back = |flow: &&Flow| (flow.src, flow.dst) == (*dst, *src) && flow.psn_responses.is_some();
             input.facts.flows.iter().filter(back).filter_map(|flow| flow.path_mtu).max()
         });
         let largest = |flow: &Flow| {
-            let mtu = response_mtu.flatten().filter(|_| is_read(loss, flow));
+            let mtu = response_mtu.flatten().filter(|_| died::is_read(loss, flow));
             largest(input, flow).min(mtu.unwrap_or(u32::MAX))
         };
         // A dead path loses small requests, too.
@@ -259,7 +258,7 @@ fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
         let losses = victims.iter().filter_map(|flow| flow.loss.get());
         let large = losses.map(|loss| loss.retransmitted + loss.rereads.or_zero()).sum();
         if small >= limits.small.max(1) && large >= limits.large.max(1) {
-            let reads = victims.iter().all(|flow| is_read(loss, flow));
+            let reads = victims.iter().all(|flow| died::is_read(loss, flow));
             // How much of a READ a lost response carried is not known.
             let vanished = (sizes().min().filter(|_| !reads), sizes().max().unwrap_or(0));
             let (src, dst) = if reads { (*dst, *src) } else { (*src, *dst) };
@@ -283,23 +282,10 @@ fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
     all
 }
 
-/// True if it is a READ that is retried.
-fn is_read(loss: &Loss, flow: &Flow) -> bool {
-    let opcode = loss.flow(flow.slot).requests.and_then(|requests| requests.stuck_opcode);
-    opcode.is_some_and(|opcode| Op::of(opcode).has(Op::READ_REQUEST))
-}
-
-/// The READ that a flow repeats in vain although its responses pass this tap, by its PSN.
-fn read_in_vain(input: &Input<'_>, loss: &Loss, flow: &Flow) -> Option<u32> {
-    let requests = loss.flow(flow.slot).requests.filter(Metrics::is_retried_in_vain)?;
-    let (psn, acked) = (flow.psn?, died::acked(input, loss, flow)?);
-    requests.stuck_psn.filter(|stuck| is_read(loss, flow) && died::is_at_or_after(acked, *stuck, &psn))
-}
-
 /// True if responses to the READ that a flow repeats, or to earlier ones, do not reach this tap: none does, or the
 /// small last one alone.
 fn misses_responses(input: &Input<'_>, loss: &Loss, flow: &Flow) -> bool {
-    let (Some(psn), Some(stuck)) = (flow.psn, read_in_vain(input, loss, flow)) else { return true };
+    let (Some(psn), Some(stuck)) = (flow.psn, died::read_in_vain(input, loss, flow)) else { return true };
     let mut here = input.facts.back(flow).filter(|back| back.link == flow.link);
     here.any(|back| {
         let first = back.psn_responses.as_deref().map(|responses| responses.first);
@@ -315,7 +301,7 @@ fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> u32 {
         (Some(acked), Some(psn)) => {
             // What a requester asks for again and again has not arrived there.
             let arrived =
-                read_in_vain(input, loss, flow).map_or(acked, |stuck| stuck.wrapping_sub(1) & MASK24);
+                died::read_in_vain(input, loss, flow).map_or(acked, |stuck| stuck.wrapping_sub(1) & MASK24);
             let all = died::is_at_or_after(arrived, sizes.largest_psn, &psn);
             if all { sizes.largest.into() } else { sizes.before.into() }
         }
@@ -377,7 +363,7 @@ mod tests {
     use crate::analysis::Options;
     use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
     use crate::findings::tests::found;
-    use crate::metrics::loss::{AckState, FlowLoss, Sizes};
+    use crate::metrics::loss::{AckState, FlowLoss, Metrics, Sizes};
     use crate::metrics::taps::{LatestOfSize, MissingAtTap, TapPair};
     use crate::sample::{PeerKey, Sample};
     use rocescope_common::account::PsnTrack;
