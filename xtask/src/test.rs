@@ -267,7 +267,11 @@ fn run_checks(logs: &Path) -> Vec<(String, String, Result<()>)> {
     let job = |(name, arguments): (&str, &[&str])| {
         // Children stay in the group of this program, which an interrupt and the limit of the caller end.
         let mut command = Command::new("timeout");
-        command.args(["--foreground", "--kill-after=30", BESIDE_LIMIT, "nice", "-n", "19"]).arg(&this).args(arguments).stdin(Stdio::null());
+        command
+            .args(["--foreground", "--kill-after=30", BESIDE_LIMIT, "nice", "-n", "19"])
+            .arg(&this)
+            .args(arguments)
+            .stdin(Stdio::null());
         LaneProgram { name: name.to_owned(), command }
     };
     // Both may add to the toolchain, which rustup does for one caller at a time.

@@ -66,8 +66,8 @@ fn next_when_healthy(findings: &[Finding], check: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::Retired;
     use crate::analysis::fixtures::everything;
+    use crate::analysis::{Flow, Retired};
     use crate::findings::Severity;
     use crate::report::{Options, Report};
 
@@ -75,8 +75,10 @@ mod tests {
     fn traffic_is_good_without_a_problem_and_without_reserve() {
         let mut facts = Report::build(&everything(), &Options::default()).facts;
         (facts.totals.roce_packets, facts.totals.retired) = (1_000_000, Retired::default());
+        facts.flows.retain(Flow::would_show_loss);
         facts.flows.truncate(1);
         facts.flows[0].packets = 1_000_000;
+        facts.flows[0].last_ns = facts.window.last_ns.unwrap();
         let problem = Finding::new("loss.upstream", Severity::Warning, "Loss".into());
         let of = |facts: &Facts, findings: &[Finding]| {
             let ReportVerdict { health, good, .. } = ReportVerdict::of(facts, findings);

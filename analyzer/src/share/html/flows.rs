@@ -103,7 +103,9 @@ fn row(
         let zero = if value.as_f64() == Some(0.0) { " zero" } else { "" };
         let class = format!("{}{zero}", align(column));
         let least = if value.is_null() { "" } else { least_sign(column, flow) };
-        page.open("td", &[("class", class.trim()), ("data-v", &sort)]).text(least).text(&column.unit.text(&value));
+        page.open("td", &[("class", class.trim()), ("data-v", &sort)])
+            .text(least)
+            .text(&column.unit.text(&value));
         page.raw("</td>");
     }
     page.raw("</tr>\n");
