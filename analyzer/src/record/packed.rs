@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(unpack(&bomb, 100 * each - 1).unwrap_err().split(": ").next(), said.split(": ").next());
     }
 
-    /// A file has a text once; rows have it as often as it alternates with others.
+    /// A file has a text once; rows have a copy wherever it alternates with others.
     #[test]
     fn texts_of_a_journal_of_files_have_the_same_budget() {
         let of = |n: u64| LinkSecond { link: "eth0".into(), direction: None, ..long(10_000, n % 2) };

@@ -75,7 +75,7 @@ pub(super) const DIED: Entry = Entry {
                - Retries exhausted: the sender retransmits from the same PSN `qp.retries` times in a row without an answer to it (flows[].loss.stuck). Then it sends nothing for \
                `qp.silent_timeouts` times its longest timeout, or it retransmits `qp.retries_exhausted` times, or the queue pair is gone: its sender asks for the end of the connection (DREQ), \
                the kernel destroys it (live), or another connection uses its number after half a timeout at least.\n\
-               - Next to the responder, the responses to a READ pass the tap. Where it is repeated `qp.retries_exhausted` times all the same, they do not arrive, and its retries are exhausted.\n\
+               - Next to the responder, the responses to a READ pass the tap. If the requester repeats the READ `qp.retries_exhausted` times all the same, the responses do not arrive, and its retries are exhausted.\n\
                - Stopped in mid-message: the latest request of the flow is not the last of its message, or its sender has gone back and not come to its latest request again, and nothing behind it is \
                acknowledged (live: the flow has one more FIRST than LAST packets and neither lost nor retransmitted one). Or the latest READ response is not the last of its message, and its \
                requester sends nothing more.\n\
