@@ -361,12 +361,9 @@ fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
         _ => true,
     };
     let repeats = match evidence.name.as_str() {
-        // Shown on a line of their own, or beside the value that they qualify.
-        "flows" | "lower_bound" | "or_reordering" | "heaviest_ratios" | "excess_bytes" | "excess_ratio" => {
-            true
-        }
-        // The title has it.
-        "clock_unknown" => true,
+        // Shown on a line of their own, beside the value that they qualify, or in the title.
+        "flows" | "lower_bound" | "or_reordering" | "heaviest_ratios" | "excess_bytes" | "excess_ratio"
+        | "clock_unknown" => true,
         // The title has `kind`, a caveat has `certain`; the others stand with the steps that it delays.
         "kind" | "certain" | "of_steps" | "steps_seen" => is_straggler(finding),
         // Named together with their bytes.

@@ -142,10 +142,10 @@ fn a_host_that_begins_last_and_makes_no_step_longer_is_no_straggler() {
 fn a_host_that_makes_no_step_longer_hides_no_straggler() {
     let (mut list, mut at) = (Vec::new(), 1000);
     for step in 0..32 {
-        let last = if (4..18).contains(&step) { 30 } else { 0 };
+        let held = if (4..18).contains(&step) { 30 } else { 0 };
         let late = if (22..30).contains(&step) { 30 } else { 0 };
         list.extend([(1, 2, at, at + 9, 5000), (3, 1, at + 1 + late, at + 10 + late, 5000)]);
-        list.push((2, 3, at + 2 + last, at + 11 + last, 5000));
+        list.push((2, 3, at + 2 + held, at + 11 + held, 5000));
         at += 100 + late;
     }
     list.sort_unstable_by_key(|(_, _, start, ..)| *start);

@@ -44,17 +44,13 @@ pub(super) fn slow<'a>(input: &Input<'a>, steps: &Steps) -> Option<SlowPath<'a>>
     let slow = others().count() > 1
         && is_slow(&latency)
         && longer_tail_ns as f64 >= limits.slow_tail * longer_ns as f64;
-    let sum_ns = match grown(limits, steps) {
-        Some((_, growth_ns)) => {
-            Some(growth_ns).filter(|ns| adds_up(limits, steps, (&latency, peers_ns), *ns, 1.0))
-        }
-        None => {
-            // On a cable between groups of hosts, all paths into the far one take longer.
-            let alike = others().filter(|(_, (_, other))| is_slow(other)).count();
-            let stands_out = share(alike as u64, others().count() as u64) < limits.slow_alike;
-            in_all_steps(limits, steps, (&latency, peers_ns))
-                .filter(|_| stands_out && is_between(&pairs, flow))
-        }
+    let sum_ns = if let Some((_, growth_ns)) = grown(limits, steps) {
+        Some(growth_ns).filter(|ns| adds_up(limits, steps, (&latency, peers_ns), *ns, 1.0))
+    } else {
+        // On a cable between groups of hosts, all paths into the far one take longer.
+        let alike = others().filter(|(_, (_, other))| is_slow(other)).count();
+        let stands_out = share(alike as u64, others().count() as u64) < limits.slow_alike;
+        in_all_steps(limits, steps, (&latency, peers_ns)).filter(|_| stands_out && is_between(&pairs, flow))
     };
     let path = SlowPath { flow, latency, peers_ns, sum_ns };
     (slow && share(path.cost_ns(), steps.period_ns) >= limits.straggler_ratio).then_some(path)
@@ -215,8 +211,11 @@ mod tests {
         slow_between(facts, &ring)
     }
 
+    /// Two hosts, and a median and a 99th percentile between them.
+    type Timed = ((u8, u8), (u64, u64));
+
     /// Requests from hosts to hosts with these medians and 99th percentiles of their latencies in ms.
-    fn slow_between(mut facts: Facts, times: &[((u8, u8), (u64, u64))]) -> Option<Finding> {
+    fn slow_between(mut facts: Facts, times: &[Timed]) -> Option<Finding> {
         let flow = facts.flows.iter().find(|flow| flow.link == "eth0").unwrap().clone();
         facts.flows = times
             .iter()
