@@ -78,15 +78,17 @@ impl Tally {
         }
     }
 
-    /// The same of a task of this program, whose messages begin with its name.
-    fn task_ended(&mut self, name: &str, output: &str, result: Result<()>) {
-        for line in output.lines().filter_map(|line| skip_line(line.trim().strip_prefix("xtask: ")?)) {
-            // Checks say it twice.
-            if !self.skipped.contains(&line) {
-                self.skipped.push(line);
+    /// The same of tasks of this program, whose messages begin with its name.
+    fn tasks_ended(&mut self, tasks: Vec<(String, String, Result<()>)>) {
+        for (name, output, result) in tasks {
+            for line in output.lines().filter_map(|line| skip_line(line.trim().strip_prefix("xtask: ")?)) {
+                // Checks say it twice.
+                if !self.skipped.contains(&line) {
+                    self.skipped.push(line);
+                }
             }
+            self.ended(&name, &output, result);
         }
-        self.ended(name, output, result);
     }
 
     fn skip(&mut self, what: &str, why: &str) {
@@ -231,9 +233,7 @@ fn all<'a>(
             Err(error) => {
                 tally.failed.push(format!("{error:#}"));
                 let (units, checks) = beside();
-                for (name, output, result) in checks {
-                    tally.task_ended(&name, &output, result);
-                }
+                tally.tasks_ended(checks);
                 for (test, output, result) in units? {
                     tally.ended(&test.name, &output, result);
                 }
@@ -326,9 +326,7 @@ fn integration(
     run(together, LANES);
     let (units, checks) = beside();
     run(alone, 1);
-    for (name, output, result) in checks {
-        tally.task_ended(&name, &output, result);
-    }
+    tally.tasks_ended(checks);
     let (units, unbuilt) = match units {
         Ok(units) => (units, Ok(())),
         Err(error) => (Vec::new(), Err(error)),
@@ -411,6 +409,15 @@ mod tests {
         assert_eq!(skip_line("  SKIP needs root\n").as_deref(), Some("SKIP needs root"));
         assert_eq!(skip_line("SKIPPED frames: 3"), None);
         assert_eq!(skip_line("test skip_line ... ok"), None);
+    }
+
+    #[test]
+    fn what_a_task_skips_is_listed_once() {
+        let mut tally = Tally::default();
+        let output =
+            "xtask: SKIP advisories: no database\nxtask: format: ok\nxtask: SKIP advisories: no database";
+        tally.tasks_ended(vec![("checks".to_owned(), output.to_owned(), Ok(()))]);
+        assert_eq!((tally.skipped, tally.failed), (vec!["SKIP advisories: no database".to_owned()], vec![]));
     }
 
     #[test]

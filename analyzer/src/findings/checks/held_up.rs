@@ -352,7 +352,7 @@ mod tests {
         assert!(caveat(&[(1_300, 1_600)]).starts_with("One tap cannot distinguish the two."));
     }
 
-    /// A clock is set once; a port is paused again and again.
+    /// A clock is set once; a port is paused many times.
     #[test]
     fn three_silences_without_any_frame_are_a_problem() {
         let times: Vec<(u64, u64)> = (1..4).map(|at| (1_000 * at, 1_000 * at + 300)).collect();

@@ -38,7 +38,7 @@ impl<'t> JsonWriter<'t> {
         Self { text, out: None, depth, shown: String::new(), constants: Vec::new(), in_constant: false }
     }
 
-    /// The same of a text that goes to `out` again and again; its end is left in `text`.
+    /// The same of a text that goes to `out` many times; its end is left in `text`.
     pub(super) fn through(depth: Option<usize>, text: &'t mut Vec<u8>, out: &'t mut dyn Write) -> Self {
         Self { out: Some(out), ..Self::new(depth, text) }
     }

@@ -139,7 +139,7 @@ fn clock_set(lab: &mut Lab, by: i64) {
 }
 
 /// All data is held up for 700 ms, as by pauses of its priority, this number of times. No transport timer is that
-/// short. Where frames of other protocols go on, no clock was set; and no clock is set again and again.
+/// short. Where frames of other protocols go on, no clock was set; and no clock is set many times.
 fn held_up(lab: &mut Lab, times: u64, beside: bool) {
     lab.world.line(2 * GBIT);
     let data = Match { data: Some(true), ..Match::default() };

@@ -299,7 +299,7 @@ fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> u32 {
     let sizes = loss.ack_state(flow.slot).sizes;
     match (died::acked(input, loss, flow), flow.psn) {
         (Some(acked), Some(psn)) => {
-            // What a requester asks for again and again has not arrived there.
+            // A READ that is repeated in vain has no response at its requester.
             let arrived =
                 died::read_in_vain(input, loss, flow).map_or(acked, |stuck| stuck.wrapping_sub(1) & MASK24);
             let all = died::is_at_or_after(arrived, sizes.largest_psn, &psn);
@@ -455,7 +455,7 @@ mod tests {
         assert_eq!(finding.place.hop, Some(Hop::Upstream));
     }
 
-    /// Next to the responder their responses pass, again and again.
+    /// Next to the responder the responses to each repetition pass.
     #[test]
     fn large_reads_that_are_answered_in_vain_are_likely_a_black_hole_downstream() {
         let finding = of_reads(199, 150).unwrap();
