@@ -559,6 +559,8 @@ fn a_pause_is_no_reason_for_more_queries_a_second() {
     assert!(times.len() > 500, "{}", times.len());
     let spans: Vec<u64> = times.windows(51).map(|of| of[50] - of[0]).collect();
     assert!(spans.iter().all(|span_ns| *span_ns >= NS_PER_S), "{:?}", spans.iter().min());
+    let last = times.iter().filter(|asked_ns| **asked_ns + 3 * NS_PER_S > nic.now_ns.get()).count();
+    assert!(last >= 148, "all of the budget is used behind a pause: {last} of 150 queries");
 }
 
 #[path = "kinds_tests.rs"]

@@ -1,4 +1,5 @@
-//! When queries may be sent: evenly, at most a number in any second, and not one after the other on a slow device.
+//! When queries may be sent: evenly but for what a pause left undone, at most a number in any second, and not one
+//! after the other on a slow device.
 
 use std::collections::VecDeque;
 
@@ -35,11 +36,7 @@ impl Budget {
         while self.latest.front().is_some_and(|asked_ns| now_ns.saturating_sub(*asked_ns) >= NS_PER_S) {
             self.latest.pop_front();
         }
-        let is_full = self.latest.len() >= self.per_second as usize;
-        if let Some(oldest_ns) = self.latest.front().filter(|_| is_full) {
-            self.due_ns = self.due_ns.max(oldest_ns.saturating_add(NS_PER_S));
-        }
-        self.per_second > 0 && self.due_ns <= start_ns
+        self.latest.len() < self.per_second as usize && self.due_ns <= start_ns
     }
 
     /// There was nothing to ask: the time until now is no backlog.
