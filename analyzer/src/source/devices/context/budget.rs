@@ -1,5 +1,4 @@
-//! When queries may be sent: evenly but for what a pause left undone, at most a number in any second, and not one
-//! after the other on a slow device.
+//! When queries may be sent: evenly, at most a number in any second, and not one after the other on a slow device.
 
 use std::collections::VecDeque;
 
@@ -7,8 +6,8 @@ use crate::util::time::NS_PER_S;
 
 /// Pause after a query, as a multiple of its duration, so that a device with slow firmware is not kept busy.
 const REST: u64 = 9;
-/// Maximum backlog of queries that is made up for after a pause, in time.
-const MOST_LATE_NS: u64 = 500_000_000;
+/// Maximum backlog of queries that is made up for at once, in time: that of two rounds of the thread that sends them.
+const MOST_LATE_NS: u64 = 100_000_000;
 
 /// Times are monotonic.
 #[derive(Debug, Default)]
