@@ -1,6 +1,6 @@
 //! A port of an RDMA device, read periodically.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -281,7 +281,8 @@ impl PortWatch {
                 .filter_map(|(_, us)| us)
                 .any(|us: u64| us > 0 && us as f64 * 1000.0 >= span_ns as f64 * STALL_SHARE)
         });
-        let mut present = HashMap::new();
+        // In place: a second map of thousands of queue pairs would be the most memory that a list takes.
+        let mut present = HashSet::new();
         self.qps_left_out = 0;
         let of_port =
             |qp: &QueuePair| qp.device == self.device && qp.port.is_none_or(|port| port == self.number);
@@ -290,13 +291,15 @@ impl PortWatch {
                 self.qps_left_out += 1;
                 continue;
             }
-            let earlier = self.qps.remove(&qp.lqpn).filter(|earlier| earlier.is_same(qp));
-            let mut followed = earlier.unwrap_or_else(|| QpWatch::new(qp, owner));
+            let followed = self.qps.entry(qp.lqpn).or_insert_with(|| QpWatch::new(qp, owner));
+            if !followed.is_same(qp) {
+                *followed = QpWatch::new(qp, owner);
+            }
             let moved = followed.advance(qp, owner, packets, (from_ns, time_ns), paused);
             self.moving |= moved && !sets_psns_alone(self.driver());
-            present.insert(qp.lqpn, followed);
+            present.insert(qp.lqpn);
         }
-        self.qps = present;
+        self.qps.retain(|lqpn, _| present.contains(lqpn));
         self.share_qps();
         let mine = found.counters.iter().filter(|counter| {
             counter.device == self.device && counter.port.is_none_or(|port| port == self.number)
