@@ -4,6 +4,7 @@
 mod fit;
 pub mod sets;
 mod table;
+pub(super) mod unit;
 pub mod value;
 
 use std::sync::LazyLock;

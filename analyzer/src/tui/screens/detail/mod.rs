@@ -18,6 +18,7 @@ use super::trends::{self, LATENCY, taller};
 use super::{empty, export_table, reverse};
 use crate::model::{Detail, Identity, Row};
 use crate::sample::address;
+use crate::tui::column::unit::Unit;
 use crate::tui::column::{self, Id};
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::data::Data;
@@ -381,7 +382,7 @@ fn at_taps(view: &View, this: &Detail, width: usize) -> Vec<Line<'static>> {
         [Id::Rate, Id::PacketRate, Id::Packets, Id::Lost, Id::Retransmissions, Id::Gaps, Id::CeNow];
     /// Columns of a name at most, and of each figure.
     const NAME: usize = 40;
-    const FIGURE: usize = 7;
+    const FIGURE: u16 = 7;
     let Some(data) = view.data.as_ref().filter(|data| data.model.dedup.taps > 1) else { return Vec::new() };
     let key = &this.id.key;
     let same = |row: &&Row| {
@@ -394,11 +395,16 @@ fn at_taps(view: &View, this: &Detail, width: usize) -> Vec<Line<'static>> {
     }
     let shown: Vec<String> = data.model.links.iter().map(column::shown_link).collect();
     let longest = shown.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-    let most = width.saturating_sub(2 + SHOWN.len() * (FIGURE + 1)).min(NAME);
+    let most = width.saturating_sub(2 + SHOWN.len() * (usize::from(FIGURE) + 1)).min(NAME);
     let name_width = longest.min(most).max(8);
+    let cx = data.context();
+    let figures = SHOWN.map(column::column);
+    let figures = figures.map(|figure| (figure, Unit::of(figure, FIGURE, &rows, cx)));
+    let room = usize::from(FIGURE);
     let mut head = format!(" {:<name_width$}", "TAP");
-    for id in SHOWN {
-        let _ = write!(head, " {:>FIGURE$}", column::column(id).title);
+    for (figure, unit) in &figures {
+        let title = unit.as_ref().map_or(figure.title, |unit| unit.title.as_str());
+        let _ = write!(head, " {title:>room$}");
     }
     let mut lines = vec![Line::default(), section("TAPS", "the same packets at each of them", width)];
     lines.push(Line::styled(head, theme::DIM));
@@ -407,9 +413,10 @@ fn at_taps(view: &View, this: &Detail, width: usize) -> Vec<Line<'static>> {
         let name = names::apart(name, shown.iter().map(String::as_str), name_width);
         let mut spans = Spans::default();
         spans.push(format!(" {name:<name_width$}"), theme::PLAIN);
-        for id in SHOWN {
-            let (text, style) = column::column(id).cell(row, data.context());
-            spans.push(format!(" {text:>FIGURE$}"), style);
+        for (figure, unit) in &figures {
+            let (text, style) = figure.cell(row, cx);
+            let text = unit.as_ref().map_or(text, |unit| unit.show(figure, row, cx));
+            spans.push(format!(" {text:>room$}"), style);
         }
         spans.into_line()
     }));

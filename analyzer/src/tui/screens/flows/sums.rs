@@ -6,12 +6,12 @@ use ratatui::text::Line;
 
 use super::table::{Group, Table};
 use crate::model::Row;
-use crate::tui::column::{self, Column, Context, FittedColumn, Id, ValueKind};
+use crate::tui::column::unit::Unit;
+use crate::tui::column::{self, Column, Context, FittedColumn, Id};
 use crate::tui::data::Data;
 use crate::tui::view::View;
 use crate::tui::widgets::{cut, line, select};
 use crate::tui::{names, theme};
-use crate::util::units::Scale;
 
 /// Columns at the left for marks.
 pub(super) const GUTTER: u16 = 1;
@@ -44,7 +44,7 @@ impl Table {
         let units = Units::new(&columns, &sums.iter().map(|(.., sum)| &sum.row).collect::<Vec<_>>(), cx);
         units.name(buffer, rest, &columns);
         let members: Vec<&Row> = sums.iter().flat_map(|(_, at, _)| self.groups.members(*at, cx)).collect();
-        let scale = tap_titles(buffer, right, figure, &taps, (&members, cx));
+        let unit = tap_titles(buffer, right, figure, &taps, (&members, cx));
         for (y, (place, index, sum)) in (table.y + 1..).zip(&sums) {
             let members =
                 if self.group == Group::Taps { self.groups.members(*index, cx).count() } else { sum.flows };
@@ -61,9 +61,8 @@ impl Table {
                 });
                 let unseen = || (crate::util::units::UNKNOWN.to_owned(), theme::DIM);
                 let (mut text, style) = member.map_or_else(unseen, |row| figure.cell(row, cx));
-                if let Some((scale, row)) = scale.as_ref().zip(member) {
-                    let value = figure.value(row, cx);
-                    text = format!("{}{}", value.sign(), scale.show(value.number()));
+                if let Some((unit, row)) = unit.as_ref().zip(member) {
+                    text = unit.show(figure, row, cx);
                 }
                 let (x, room) = (right.x + at * (TAP_WIDTH + 1), usize::from(TAP_WIDTH));
                 buffer.set_stringn(x, y, format!("{text:>room$}"), room, style);
@@ -90,10 +89,9 @@ fn tap_titles(
     figure: &'static Column,
     taps: &[String],
     (rows, cx): (&[&Row], Context<'_>),
-) -> Option<Scale> {
-    let tap_columns = [FittedColumn { column: figure, width: TAP_WIDTH }];
-    let unit = Units::new(&tap_columns, rows, cx).0.into_iter().next().flatten();
-    let measure = unit.as_ref().map_or(figure.title, |(_, title)| title.as_str());
+) -> Option<Unit> {
+    let unit = Unit::of(figure, TAP_WIDTH, rows, cx);
+    let measure = unit.as_ref().map_or(figure.title, |unit| unit.title.as_str());
     for (at, tap) in (0u16..).zip(names::distinct(taps)) {
         let room = usize::from(TAP_WIDTH);
         let name = cut(&format!("{measure} {tap}"), room, true);
@@ -105,7 +103,7 @@ fn tap_titles(
             theme::HEAD,
         );
     }
-    unit.map(|(scale, _)| scale)
+    unit
 }
 
 /// Areas of the table of groups.
@@ -157,35 +155,11 @@ impl GroupAreas {
 }
 
 /// The unit of each column over the rows in view, which its title names; `None` for columns that have none.
-pub(super) struct Units(Vec<Option<(Scale, String)>>);
+pub(super) struct Units(Vec<Option<Unit>>);
 
 impl Units {
     pub(super) fn new(columns: &[FittedColumn], rows: &[&Row], cx: Context<'_>) -> Self {
-        let unit = |fitted: &FittedColumn| {
-            let column = fitted.column;
-            let known: Vec<f64> = rows.iter().filter_map(|row| column.value(row, cx).number()).collect();
-            if known.is_empty() {
-                return None;
-            }
-            let scale = match column.kind {
-                ValueKind::Duration => Scale::of_ns(known),
-                ValueKind::Ratio => Scale::of_ratios(known),
-                _ => Scale::of(known),
-            };
-            let prefix = scale.prefix();
-            let title = match column.kind {
-                ValueKind::BitRate => format!("{prefix}b/s"),
-                ValueKind::Bytes => format!("{prefix}B"),
-                ValueKind::Rate if column.id == Id::PacketRate => format!("{prefix}pkt/s"),
-                ValueKind::Duration => format!("{} {}", column.title, scale.time_unit()),
-                // Their titles have the unit: as many decimals in each row.
-                ValueKind::Ratio => column.title.to_owned(),
-                ValueKind::Rate if prefix.is_empty() => column.title.to_owned(),
-                _ => return None,
-            };
-            Some((scale, title)).filter(|(_, title)| title.chars().count() <= usize::from(fitted.width))
-        };
-        Self(columns.iter().map(unit).collect())
+        Self(columns.iter().map(|fitted| Unit::of(fitted.column, fitted.width, rows, cx)).collect())
     }
 
     /// Puts the units into the titles, which keep their style.
@@ -195,7 +169,7 @@ impl Units {
             let area = Rect { x, y: table.y, width: fitted.width, height: 1 };
             let style =
                 buffer.cell((area.right().saturating_sub(1), area.y)).map(ratatui::buffer::Cell::style);
-            if let (Some((_, title)), Some(style)) = (unit, style) {
+            if let (Some(Unit { title, .. }), Some(style)) = (unit, style) {
                 let blank = " ".repeat(usize::from(area.width));
                 buffer.set_stringn(x, area.y, blank, usize::from(area.width), ratatui::style::Style::reset());
                 put(buffer, area, fitted, title, style);
@@ -217,12 +191,8 @@ impl Units {
         let mut x = table.x + GUTTER;
         for (fitted, unit) in columns.iter().zip(&self.0) {
             let (mut text, style) = fitted.column.cell(row, cx);
-            if let Some((scale, _)) = unit {
-                let value = fitted.column.value(row, cx);
-                let percent = fitted.column.kind == ValueKind::Ratio;
-                let number = value.number();
-                text = if percent { scale.show_percent(number) } else { scale.show(number) };
-                text.insert_str(0, value.sign());
+            if let Some(unit) = unit {
+                text = unit.show(fitted.column, row, cx);
             } else if fitted.column.id == Id::Link {
                 text = names::apart(&text, links.iter().map(String::as_str), usize::from(fitted.width));
             }
