@@ -10,7 +10,7 @@ use super::missed::Missed;
 use super::taps::{arrived, retransmitted};
 use crate::metrics::loss::{Loss, Metrics};
 use crate::metrics::taps::TapPair;
-use crate::sample::{FlowSample, Sample};
+use crate::sample::{FlowSample, Sample, has_sequence};
 use crate::util::definition::definitions;
 use crate::util::map::{Map, Set};
 
@@ -39,7 +39,7 @@ pub(crate) fn lost(sample: &Sample) -> Map<u32, u64> {
     let mut captures = Missed::default();
     for pair in ordered() {
         let [Some(one), Some(two)] = ends(pair).map(|end| at.get(&end)) else { continue };
-        if is_sequenced(two) && two.stats.transport != TRANSPORT_UC && !in_vain(one) {
+        if has_sequence(&two.stats) && two.stats.transport != TRANSPORT_UC && !in_vain(one) {
             let missed = arrived(pair.only[0], [one, two], true);
             captures.note(two.key.link, pair.matched + missed, missed);
             captures.note(one.key.link, pair.matched + pair.only[1], pair.only[1]);
@@ -56,20 +56,15 @@ pub(crate) fn lost(sample: &Sample) -> Map<u32, u64> {
         let vanished = pair.only[0];
         let is_proof = two.stats.transport != TRANSPORT_UC && !in_vain(one);
         let mut missed = arrived(vanished, [one, two], is_proof);
-        if is_proof && (two.stats.acks > 0 || !is_sequenced(two)) {
-            let lost = if is_sequenced(two) { sum(losses, two, |metrics| metrics.lost) } else { 0 };
+        if is_proof && (two.stats.acks > 0 || !has_sequence(&two.stats)) {
+            let lost = if has_sequence(&two.stats) { sum(losses, two, |metrics| metrics.lost) } else { 0 };
             let answers = (vanished - missed).saturating_sub(lost);
-            let matched = if is_sequenced(two) { two.stats.acks } else { pair.matched };
+            let matched = if has_sequence(&two.stats) { two.stats.acks } else { pair.matched };
             missed += captures.answers(&two.key.link, (matched + answers, answers), 0);
         }
         lost.insert(two.slot, sum(losses, one, |metrics| metrics.lost) + vanished - missed);
     }
     lost
-}
-
-/// True if it has requests or responses, and not ACKs and CNPs alone.
-fn is_sequenced(flow: &FlowSample) -> bool {
-    flow.stats.psn.seen != 0 || flow.stats.rare.psn_responses.seen != 0
 }
 
 /// A counter of the requests and the responses in a flow.

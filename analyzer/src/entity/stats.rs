@@ -9,6 +9,12 @@ use crate::util::boxed_unless_zero::BoxedUnlessZero;
 /// does.
 pub type Stats = FlowCounters<Opcodes, BoxedUnlessZero<Rare>>;
 
+/// True if packets of the flow are part of a PSN sequence: loss and retransmission of ACKs, CNPs and datagrams alone are
+/// unknown.
+pub fn has_sequence(stats: &Stats) -> bool {
+    stats.psn.seen != 0 || stats.rare.psn_responses.seen != 0
+}
+
 /// Opcodes that need no memory of their own: FIRST, MIDDLE, LAST and ONLY of one operation.
 const FEW: usize = 4;
 /// No opcode: none has these low bits.

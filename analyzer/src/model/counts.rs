@@ -3,7 +3,7 @@
 use crate::analysis::FaultRank;
 use crate::metrics::duplicates::DuplicateCounts;
 use crate::metrics::loss::{Loss, Metrics};
-use crate::sample::{Retired, Stats};
+use crate::sample::{Retired, Stats, has_sequence};
 
 /// Counters of a flow, a link or everything, each packet counted once. Unit: packets, unless the name says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub struct Counts {
     pub retransmitted: u64,
     /// PSN jumps too large for loss.
     pub restarts: u64,
+    /// True if packets of a PSN sequence, or losses that a recording has, are among them.
+    pub sequenced: bool,
 }
 
 impl Counts {
@@ -88,6 +90,7 @@ impl Counts {
             restarts: requests.restarts + responses.restarts,
             lost: requests.missing + responses.missing,
             reordered: 0,
+            sequenced: has_sequence(stats),
         }
     }
 
@@ -165,9 +168,17 @@ impl Counts {
             missing: self.missing.max(other.missing),
             lost: self.lost.max(other.lost),
             reordered: self.reordered.max(other.reordered),
+            sequenced: self.sequenced || other.sequenced,
             ecn_data: if marked(other) > marked(self) { other.ecn_data } else { self.ecn_data },
             ..*self
         }
+    }
+
+    /// A count of lost, reordered or retransmitted packets; `None` where it is unknown, as of ACKs, CNPs and datagrams
+    /// alone. Every view takes it from here.
+    pub fn of_sequence(&self, count: fn(&Self) -> u64) -> Option<u64> {
+        let is_known = self.sequenced || self.gaps + self.repeats + self.lost > 0;
+        is_known.then(|| count(self))
     }
 
     /// All NAKs except RNR NAKs.
@@ -209,6 +220,8 @@ impl Counts {
             repeats: f(self.repeats, other.repeats),
             retransmitted: f(self.retransmitted, other.retransmitted),
             restarts: f(self.restarts, other.restarts),
+            // Of a sum, and of what is left of one.
+            sequenced: self.sequenced || other.sequenced,
         }
     }
 }
@@ -259,6 +272,21 @@ mod tests {
             let counts = Counts::of(&missing, 0, losses.as_ref());
             assert_eq!((counts.gaps, counts.missing, counts.lost), (1, 1, 1));
         }
+    }
+
+    #[test]
+    fn loss_is_known_of_a_sequence_and_of_what_has_one_among_others() {
+        let acks = Counts::counted(&Stats { packets: 9, acks: 9, ..Stats::default() });
+        let mut stats = Stats { packets: 9, ..Stats::default() };
+        stats.psn.seen = 1;
+        let data = Counts::counted(&stats);
+        let lost = |counts: &Counts| counts.of_sequence(|counts| counts.lost);
+        assert_eq!((lost(&acks), lost(&data)), (None, Some(0)));
+        assert_eq!((lost(&acks.plus(&data)), lost(&data.less(&acks))), (Some(0), Some(0)));
+        assert_eq!(lost(&data.since(&data).unwrap()), Some(0), "also while it pauses");
+        assert_eq!(lost(&acks.plus(&acks).since(&acks).unwrap()), None);
+        assert_eq!(lost(&acks.with_loss_of(&data)), Some(0), "another tap shows it");
+        assert_eq!(lost(&Counts { lost: 2, ..acks }), Some(2), "between two taps ACKs are lost, too");
     }
 
     #[test]

@@ -70,6 +70,8 @@ pub struct OverTime {
     pub links: Vec<(String, Option<Direction>)>,
     /// Length of the shortest span, in nanoseconds.
     least_ns: u64,
+    /// True if the packets show whether any were lost.
+    shows_loss: bool,
     /// True if the spans come from packets rather than snapshots.
     pub from_packets: bool,
 }
@@ -94,7 +96,9 @@ impl OverTime {
         let pairs = history.iter().zip(history.iter().skip(1));
         let gauges = pairs.filter_map(|(a, b)| Gauge::between(a, b)).collect();
         let pauses = pauses(sample);
-        Self { spans, gauges, pauses, links, least_ns, from_packets: packets.is_some() }
+        let counts = history.iter().next_back().map(|newest| newest.dedup.total);
+        let shows_loss = counts.is_some_and(|counts| counts.of_sequence(|c| c.lost).is_some());
+        Self { spans, gauges, pauses, links, least_ns, shows_loss, from_packets: packets.is_some() }
     }
 
     /// Beginning and end, Unix nanoseconds; `None` without data.
@@ -158,6 +162,10 @@ impl OverTime {
             let largest = gauges.map(|gauge| gauge.value(series)).fold(None, larger);
             let captured = (series == Series::Paused).then(|| self.paused(from_ns, to_ns)).flatten();
             return larger(largest, captured);
+        }
+        if !self.shows_loss && matches!(series, Series::Signal(SignalKind::Lost | SignalKind::Retransmitted))
+        {
+            return None;
         }
         let (from_ns, to_ns) = self.whole(from_ns, to_ns);
         let first = self.spans.partition_point(|span| span.to_ns <= from_ns);

@@ -21,7 +21,7 @@ fn series(from_packets: bool) -> OverTime {
         }
     };
     let spans: Vec<CountedTime> = (0..100).map(span).collect();
-    OverTime { spans, links: Vec::new(), least_ns: 10 * ms, from_packets, ..OverTime::default() }
+    OverTime { spans, least_ns: 10 * ms, from_packets, shows_loss: true, ..OverTime::default() }
 }
 
 #[test]
@@ -133,10 +133,15 @@ fn the_time_of_a_capture_without_packets_is_part_of_it() {
 
 #[test]
 fn before_and_behind_the_data_nothing_is_known() {
-    let series = series(true);
+    let mut series = series(true);
     let lost = series.columns(Series::Signal(SignalKind::Lost), 500_000_000, 250_000_000, 4);
     assert_eq!(lost, [Some(5.0), Some(0.0), None, None]);
     assert_eq!(series.range(), Some((0, 1_000_000_000)));
+    // Nor loss where no packet has a PSN sequence.
+    series.shows_loss = false;
+    let of = |kind| series.value(Series::Signal(kind), 0, 500_000_000);
+    assert_eq!((of(SignalKind::Lost), of(SignalKind::Retransmitted)), (None, None));
+    assert_eq!(of(SignalKind::Nak), Some(0.0));
 }
 
 #[test]

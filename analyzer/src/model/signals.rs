@@ -55,14 +55,14 @@ pub const ROWS: [Row; 9] = [
         name: "lost",
         series: Series::Signal(SignalKind::Lost),
         about: LOST,
-        now: Some(|c| Some(c.lost as f64)),
+        now: Some(|c| c.of_sequence(|c| c.lost).map(|n| n as f64)),
     },
     Row { name: "wrong ICRC", series: Series::Signal(SignalKind::WrongIcrc), about: CORRUPT, now: None },
     Row {
         name: "retransmit",
         series: Series::Signal(SignalKind::Retransmitted),
         about: RETRANSMITTED,
-        now: Some(|c| Some(c.retransmitted as f64)),
+        now: Some(|c| c.of_sequence(|c| c.retransmitted).map(|n| n as f64)),
     },
     Row {
         name: "NAK",

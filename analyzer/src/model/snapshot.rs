@@ -264,6 +264,11 @@ fn judged(sample: &Sample, flow: &FlowSample, between: &Map<u32, u64>) -> Counts
     if let Some(lost) = between.get(&flow.slot) {
         counts.lost = *lost;
     }
+    if sample.recording.is_some() {
+        // It has losses and no PSNs.
+        let loss = sample.metrics.loss.as_ref();
+        counts.sequenced = loss.is_some_and(|loss| loss.is_known(flow.slot) != (false, false));
+    }
     counts
 }
 

@@ -26,6 +26,7 @@ use crate::entity::nccl::Nccl;
 use crate::entity::owners::{Owned, Owners};
 pub use crate::entity::{
     Address, Direction, Extra, MULTICAST_QP, Opcodes, PeerKey, Stats, Tuple, address, from_kernel,
+    has_sequence,
 };
 use crate::metrics::Metrics;
 use crate::metrics::duplicates::DuplicateCounts;

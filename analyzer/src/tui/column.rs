@@ -129,19 +129,6 @@ impl<'a> Context<'a> {
         self.sample.flows.get(row.at?).map(|flow| &flow.stats)
     }
 
-    /// True if no packet of the row's flow is part of a PSN sequence: loss and retransmission of acknowledgements and
-    /// CNPs are unknown.
-    pub(super) fn without_sequence(&self, row: &Row) -> bool {
-        let total = &row.total;
-        if let (Some(_), Some(loss)) = (&self.sample.recording, &self.sample.metrics.loss) {
-            // A recording has losses and no PSNs.
-            let flow = row.at.and_then(|at| self.sample.flows.get(at));
-            return flow.is_some_and(|flow| loss.is_known(flow.slot) == (false, false));
-        }
-        total.gaps + total.repeats + total.lost == 0
-            && self.flow(row).is_some_and(|stats| stats.psn.seen + stats.rare.psn_responses.seen == 0)
-    }
-
     /// Owner of the row's queue pair, where the kernel knows it.
     pub fn owner(&self, row: &Row) -> Option<&'a QpOwner> {
         if self.sample.owners.all().is_empty() {

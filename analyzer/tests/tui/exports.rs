@@ -43,6 +43,38 @@ fn exports_hold_what_is_shown() {
     assert!(empty.view.messages.answer.is_some());
 }
 
+/// Datagrams have no sequence in which a packet could be missing.
+#[test]
+fn loss_of_datagrams_is_a_dash_on_every_screen_and_null_in_files() {
+    for size in [USUAL, (160, 48), LARGE] {
+        let mut app = overview::replayed("b7_ud_ops.h1.pcap", size);
+        assert!(text(&app).contains("loss unknown"), "{}", text(&app));
+        for name in ["lost", "retransmit"] {
+            let picture = text(&app);
+            let mut rows = picture.lines().map(|line| line.trim_start_matches(['│', ' ']));
+            // A signal without values gives way to others in little room.
+            let row = rows.find(|row| row.starts_with(&format!("{name} ")));
+            assert!(size == USUAL || row.is_some(), "{picture}");
+            assert!(row.is_none_or(|row| row.split_whitespace().nth(1) == Some("-")), "{picture}");
+        }
+        for key in "12345678".chars() {
+            press(&mut app, &[Key::Esc, Key::Char(key)]);
+            let picture = text(&app);
+            assert!(!picture.contains("lost 0") && !picture.contains("RETX 0"), "{picture}");
+            if key == '2' {
+                assert!(picture.contains("│ lost - │ RETX - │"), "{picture}");
+            }
+            let Action::Write(file) = press(&mut app, &[Key::Char('E')]) else { continue };
+            let text = String::from_utf8(file.content.into_bytes()).unwrap();
+            let rows: Value = serde_json::from_str(&text).unwrap();
+            for name in ["lost", "lost_per_s", "missing", "retransmitted", "repeats_per_s"] {
+                let known = rows.as_array().unwrap().iter().any(|row| !row[name].is_null());
+                assert!(!known, "{name} on {key}: {text}");
+            }
+        }
+    }
+}
+
 /// Each screen has a file of its own, and in both forms the same.
 #[test]
 fn every_screen_exports_its_own_data() {

@@ -9,7 +9,7 @@ use rocescope_tests::schema;
 use rocescope_tests::sim::scenarios;
 use serde_json::Value;
 
-use super::{capture, printed};
+use super::{capture, csv, printed};
 
 /// The page and the report of a capture.
 fn both(files: &[PathBuf]) -> (String, Value) {
@@ -60,6 +60,29 @@ fn number(value: &Value) -> u64 {
 fn leading(text: &str) -> u64 {
     let digits: String = text.chars().take_while(|c| c.is_ascii_digit() || *c == ',').collect();
     digits.replace(',', "").parse().unwrap()
+}
+
+/// Datagrams have no sequence in which a packet could be missing.
+#[test]
+fn loss_of_datagrams_is_unknown_on_the_page_and_in_files() {
+    let files = [capture("b7_ud_ops.h1.pcap")];
+    let (page, report) = both(&files);
+    let hints = texts(section(&page, "timeline"), "p");
+    for name in ["lost", "retransmit"] {
+        let has = |begin: &str| {
+            let names = hints.iter().find_map(|hint| hint.strip_prefix(begin)?.strip_suffix('.'));
+            names.is_some_and(|names| names.split(", ").any(|one| one == name))
+        };
+        assert!(has("Not known: ") && !has("All zero: "), "{name}: {hints:?}");
+    }
+    let rows = csv(&printed(&files, "csv"));
+    for name in ["lost_packets", "missing_psns", "retransmitted_packets"] {
+        let at = rows[0].iter().position(|one| one == name).unwrap();
+        assert!(rows[1..].iter().all(|row| row[at].is_empty()), "{name}: {rows:?}");
+    }
+    for flow in report["flows"].as_array().unwrap() {
+        assert!(flow["loss"].is_null() && flow["psn"].is_null(), "{flow}");
+    }
 }
 
 #[test]

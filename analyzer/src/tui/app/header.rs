@@ -240,21 +240,25 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     let count = |name, of: fn(&Counts) -> u64| {
         figure(name, delta.map_or_else(unknown, |d| compact(of(&d.counts) as f64)))
     };
+    let sequence = |name, of: fn(&Counts) -> u64| {
+        let known = delta.and_then(|d| d.counts.of_sequence(of));
+        figure(name, known.map_or_else(unknown, |n| compact(n as f64)))
+    };
     let counted = |of: fn(&Counts) -> u64| delta.is_some_and(|d| of(&d.counts) > 0);
     // A gap shows loss upstream of a tap: no gap does not exclude a loss downstream.
     let losing = app.view.concluded().is_some_and(|concluded| signals::is_losing(concluded.findings));
     let lost = if losing && !counted(|c| c.lost) { "lost upstream" } else { "lost" };
     // Signals that were counted come before those that were not: the line may have no room for all.
     let mut signals = vec![
-        (counted(|c| c.lost), count(lost, |c| c.lost)),
-        (counted(|c| c.retransmitted), count("RETX", |c| c.retransmitted)),
+        (counted(|c| c.lost), sequence(lost, |c| c.lost)),
+        (counted(|c| c.retransmitted), sequence("RETX", |c| c.retransmitted)),
         (counted(Counts::naks), count("NAK", Counts::naks)),
         (counted(|c| c.rnr), count("RNR", |c| c.rnr)),
         (counted(|c| c.ecn_data[3]), ce),
         (counted(|c| c.cnp), cnp),
     ];
     if data.sample.has_psns() {
-        signals.push((counted(|c| c.gaps), count("PSN gaps", |c| c.gaps)));
+        signals.push((counted(|c| c.gaps), sequence("PSN gaps", |c| c.gaps)));
     }
     if dedup.total.reordered > 0 {
         // Beside the loss that it is not.
@@ -273,8 +277,8 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     parts.push(figure("total: RoCE", units::bytes(dedup.total.bytes)));
     // The time range has the same figure where it covers all of the data.
     let others = |of: fn(&Counts) -> u64| delta.is_none_or(|d| of(&d.counts) != of(&dedup.total));
-    if others(|c| c.lost) {
-        parts.push(figure("total lost", compact(dedup.total.lost as f64)));
+    if let Some(lost) = dedup.total.of_sequence(|c| c.lost).filter(|_| others(|c| c.lost)) {
+        parts.push(figure("total lost", compact(lost as f64)));
     }
     parts.push(figure("CNPs", compact(dedup.total.cnp as f64)));
     let (spans, _) = join(parts, usize::from(at.metrics.width), " │ ");

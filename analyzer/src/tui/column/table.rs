@@ -4,7 +4,7 @@ use rocescope_common::account::flow::{DSCP_NONE, TRANSPORT_NONE};
 use rocescope_common::wire::opcode;
 
 use super::value::{LinkName, Value, ValueKind};
-use super::{COLUMN, Column, ColumnNeeds, Context};
+use super::{COLUMN, Column, ColumnNeeds};
 use crate::analysis::Tunnels;
 use crate::model::{Counts, Delta, Model, Row, State, detail, signals};
 use crate::sample::{Stats, address};
@@ -162,15 +162,15 @@ columns! {
         "congestion notification packets since the start", |row, _| Value::Count(row.total.cnp);
     Lost: "lost", "LOST", Count, width 5, rank 3, about: signals::LOST;
         "packets lost upstream of this link, in the time range; missing PSNs where reordering is indistinguishable from loss",
-        |row, cx| sequence(row, cx, |counts| counts.lost);
+        |row, _| sequence(row, |counts| counts.lost);
     Gaps: "gaps", "GAPS", Count, width 5, rank 14, aliases: &["gap"], about: signals::LOST;
         "PSN gaps, in the time range",
         |row, cx| {
-            if cx.sample.has_psns() { sequence(row, cx, |counts| counts.gaps) } else { Value::Unknown }
+            if cx.sample.has_psns() { sequence(row, |counts| counts.gaps) } else { Value::Unknown }
         };
     Retransmissions: "retx", "RETX", Count, width 5, rank 8, about: signals::RETRANSMITTED;
         "retransmissions, repeated READ requests included, in the time range; all packets with a PSN below the expected one where those out of order are not known",
-        |row, cx| sequence(row, cx, |counts| counts.retransmitted);
+        |row, _| sequence(row, |counts| counts.retransmitted);
     Naks: "nak", "NAK rx", Count, width 6, rank 4, aliases: &["naks"], about: signals::NAK;
         "NAKs that the source received for packets of the flow, RNR NAKs excluded, in the time range; reports count them in the flow that carries them. Without the other direction: those it sent",
         |row, _| counted(row, Counts::naks);
@@ -258,8 +258,8 @@ fn counted(row: &Row, counter: fn(&Counts) -> u64) -> Value<'_> {
 }
 
 /// A counter of PSNs in the time range; flows without PSN sequence have none.
-fn sequence<'a>(row: &'a Row, cx: Context<'a>, counter: fn(&Counts) -> u64) -> Value<'a> {
-    if cx.without_sequence(row) { Value::Unknown } else { counted(row, counter) }
+fn sequence(row: &Row, counter: fn(&Counts) -> u64) -> Value<'_> {
+    if row.total.of_sequence(counter).is_some() { counted(row, counter) } else { Value::Unknown }
 }
 
 fn share(delta: &Delta, model: &Model) -> f64 {

@@ -9,20 +9,20 @@ use crate::sample::Direction;
 use crate::tui::export::ExportTable;
 
 /// A counter and its name.
-type Total = (&'static str, fn(&Counts) -> u64);
+type Total = (&'static str, fn(&Counts) -> Option<u64>);
 
 /// Counters up to a point in time.
 const TOTALS: &[Total] = &[
-    ("packets", |c| c.packets),
-    ("bytes", |c| c.bytes),
-    ("ce_packets", |c| c.ecn_data[3]),
-    ("cnp_packets", |c| c.cnp),
-    ("missing", |c| c.missing),
-    ("lost", |c| c.lost),
-    ("retransmitted", |c| c.retransmitted),
-    ("acks", |c| c.acks),
-    ("rnr_naks", |c| c.rnr),
-    ("naks", Counts::naks),
+    ("packets", |c| Some(c.packets)),
+    ("bytes", |c| Some(c.bytes)),
+    ("ce_packets", |c| Some(c.ecn_data[3])),
+    ("cnp_packets", |c| Some(c.cnp)),
+    ("missing", |c| c.of_sequence(|c| c.missing)),
+    ("lost", |c| c.of_sequence(|c| c.lost)),
+    ("retransmitted", |c| c.of_sequence(|c| c.retransmitted)),
+    ("acks", |c| Some(c.acks)),
+    ("rnr_naks", |c| Some(c.rnr)),
+    ("naks", |c| Some(c.naks())),
 ];
 
 /// A direction as a value.
@@ -44,7 +44,7 @@ pub(super) fn add_points(table: &mut ExportTable, first: &[Value], points: &[Poi
     table.rows.extend(points.iter().map(|point| {
         let mut row = first.to_vec();
         row.extend([json!(point.time_ns), json!(point.seconds)]);
-        row.extend(TOTALS.iter().map(|(_, total)| json!(point.total.as_ref().map(total))));
+        row.extend(TOTALS.iter().map(|(_, total)| json!(point.total.as_ref().and_then(total))));
         row.extend(TRENDS.iter().map(|trend| json!((trend.value)(point))));
         #[expect(
             clippy::cast_possible_truncation,

@@ -175,9 +175,9 @@ impl Page for MatrixScreen {
                     json!(cell.counts.bytes),
                     json!(cell.value(Metric::Rate)),
                     json!(cell.counts.ce_ratio()),
-                    json!(has_psns.then_some(cell.counts.missing)),
-                    json!(cell.counts.lost),
-                    json!(cell.counts.retransmitted),
+                    json!(cell.counts.of_sequence(|counts| counts.missing).filter(|_| has_psns)),
+                    json!(cell.counts.of_sequence(|counts| counts.lost)),
+                    json!(cell.counts.of_sequence(|counts| counts.retransmitted)),
                     json!(cell.counts.sequence_naks),
                     json!(cell.counts.rnr),
                     json!(cell.latency_ns),
@@ -423,9 +423,9 @@ fn cells(buffer: &mut Buffer, grid: &Grid, data: &Data, screen: &MatrixScreen, (
 fn size(rows: usize, columns: usize, room: usize) -> String {
     let s = |n: usize| if n == 1 { "" } else { "s" };
     let words = [
-        format!("{rows} sender{} (rows) to {columns} receiver{} (columns)", s(rows), s(columns)),
-        format!("{rows} sender{} to {columns} receiver{}", s(rows), s(columns)),
-        format!("{rows} to {columns} hosts"),
+        format!("{senders} (rows) to {receivers} (columns)"),
+        format!("{senders} to {receivers}"),
+        format!("{} to {} hosts", units::count(rows), units::count(columns)),
     ];
     words.into_iter().find(|words| words.chars().count() <= room).unwrap_or_default()
 }

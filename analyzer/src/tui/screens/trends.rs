@@ -63,6 +63,12 @@ impl Point {
     pub(in crate::tui) fn per_second(&self, figure: impl Fn(&Counts) -> u64) -> Option<f64> {
         self.counts.as_ref().filter(|_| self.seconds > 0.0).map(|c| figure(c) as f64 / self.seconds)
     }
+
+    /// The same of lost or retransmitted packets.
+    fn of_sequence(&self, figure: fn(&Counts) -> u64) -> Option<f64> {
+        self.counts?.of_sequence(figure)?;
+        self.per_second(figure)
+    }
 }
 
 /// One metric over time.
@@ -92,15 +98,30 @@ fn ratio(ratio: f64) -> String {
     units::ratio(Some(ratio))
 }
 
+/// What loss and retransmission need.
+const SEQUENCE: &str = "needs packets of a PSN sequence";
+
 /// The metrics, the most important first.
 pub(in crate::tui) const TRENDS: &[Trend] = &[
     trend("bits/s", "bits_per_s", |p| p.per_second(|c| c.bytes * 8), units::bit_rate, signals::NOTHING),
     trend("CE ratio", "ce_ratio", |p| p.counts.and_then(|c| c.ce_ratio()), ratio, signals::CE),
-    trend("lost/s", "lost_per_s", |p| p.per_second(|c| c.lost), compact, signals::LOST),
+    Trend {
+        needs: SEQUENCE,
+        ..trend("lost/s", "lost_per_s", |p| p.of_sequence(|c| c.lost), compact, signals::LOST)
+    },
     trend("CNP/s", "cnp_per_s", |p| p.per_second(|c| c.cnp), compact, signals::CNP),
     trend("RNR NAK/s", "rnr_naks_per_s", |p| p.per_second(|c| c.rnr), compact, signals::RNR),
     trend("packets/s", "packets_per_s", |p| p.per_second(|c| c.packets), compact, signals::NOTHING),
-    trend("RETX/s", "repeats_per_s", |p| p.per_second(|c| c.retransmitted), compact, signals::RETRANSMITTED),
+    Trend {
+        needs: SEQUENCE,
+        ..trend(
+            "RETX/s",
+            "repeats_per_s",
+            |p| p.of_sequence(|c| c.retransmitted),
+            compact,
+            signals::RETRANSMITTED,
+        )
+    },
     trend("NAK/s", "naks_per_s", |p| p.per_second(Counts::naks), compact, signals::NAK),
 ];
 

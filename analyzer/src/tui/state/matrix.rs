@@ -95,8 +95,6 @@ pub struct Cell {
     pub counts: Counts,
     /// Length of the time range in seconds; 0 when it is not known.
     pub seconds: f64,
-    /// True if a flow has PSNs, without which it is not known what is lost.
-    pub sequenced: bool,
     /// The 99th percentile of latency in the time range, of the requests of all its queue pairs, in nanoseconds.
     pub latency_ns: Option<u64>,
     /// True if it is a lower bound: too many of these requests have no answer.
@@ -111,9 +109,9 @@ impl Cell {
         match metric {
             Metric::Rate => (self.seconds > 0.0).then(|| self.counts.bytes as f64 * 8.0 / self.seconds),
             Metric::Ce => self.counts.ce_ratio(),
-            Metric::Loss => (self.seconds > 0.0 && self.sequenced).then_some(self.counts.lost as f64),
+            Metric::Loss => self.counts.of_sequence(|counts| counts.lost).map(|n| n as f64),
             Metric::Retransmissions => {
-                (self.seconds > 0.0 && self.sequenced).then_some(self.counts.retransmitted as f64)
+                self.counts.of_sequence(|counts| counts.retransmitted).map(|n| n as f64)
             }
             Metric::Naks => (self.seconds > 0.0).then_some(self.counts.naks() as f64),
             Metric::Rnr => (self.seconds > 0.0).then_some(self.counts.rnr as f64),
@@ -203,7 +201,6 @@ impl Matrix {
             // Multicast datagrams go to no queue pair.
             let multicast = key.dest_qp == MULTICAST_QP && address(key.family, key.dst).is_multicast();
             cell.flows += usize::from(seen.new && !multicast);
-            cell.sequenced = cell.sequenced || !cx.without_sequence(seen.row);
             if let Some(delta) = &seen.delta {
                 cell.counts.add(&delta.counts);
                 cell.seconds = cell.seconds.max(delta.seconds);

@@ -157,8 +157,6 @@ pub struct Peer {
     pub row: usize,
     /// Place of the one with most trouble, or else most traffic, in the time range.
     counted: usize,
-    /// True if a flow of it has a PSN sequence: only then it is known that nothing was lost.
-    pub sequenced: bool,
     /// The links of its rows, a few of them at most.
     pub links: Vec<u16>,
     /// The findings that name its flows.
@@ -183,7 +181,6 @@ impl Peer {
             latency: None,
             row,
             counted: row,
-            sequenced: false,
             links: Vec::new(),
             judged: FlowVerdict::default(),
         }
@@ -229,7 +226,6 @@ pub(in crate::tui) fn of(
             (*worst, peer.row, peer.counted) = (own, row, row);
         }
         peer.flows += usize::from(seen.new);
-        peer.sequenced = peer.sequenced || !cx.without_sequence(seen.row);
         if peer.links.len() < LINKS && !peer.links.contains(&key.link) {
             peer.links.push(key.link);
         }
@@ -397,9 +393,9 @@ mod tests {
         let pairs = by(PeerGrouping::Hosts);
         let of_data =
             pairs.iter().find(|peer| peer.shared == Shared::Hosts(a.parse().unwrap(), b.parse().unwrap()));
-        assert!(of_data.unwrap().sequenced);
-        assert_eq!(pairs.iter().filter(|peer| peer.sequenced).count(), 1);
-        assert!(by(PeerGrouping::Remote)[0].sequenced, "data and answers together");
+        assert!(of_data.unwrap().counts.sequenced);
+        assert_eq!(pairs.iter().filter(|peer| peer.counts.sequenced).count(), 1);
+        assert!(by(PeerGrouping::Remote)[0].counts.sequenced, "data and answers together");
     }
 
     #[test]

@@ -85,9 +85,10 @@ fn then(row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
     let Some(row) = row else { return vec![entry("", "not kept in this snapshot")] };
     let counts = &row.total;
     let mut lines = vec![entry("rate", rate(row.delta)), entry("total", total(counts.bytes, counts.packets))];
-    let without = view.data.as_ref().is_some_and(|data| {
-        !data.sample.has_psns() || Context { model: &data.model, sample: &data.sample }.without_sequence(row)
-    });
+    let without = view
+        .data
+        .as_ref()
+        .is_some_and(|data| !data.sample.has_psns() || counts.of_sequence(|counts| counts.missing).is_none());
     if without {
         lines.push(entry("PSN", units::UNKNOWN));
     } else {

@@ -233,14 +233,10 @@ impl Groups {
         let mut add = |row: &Row, total: &Counts, delta: Option<&Delta>, new: bool| {
             flows += usize::from(new);
             let Some(sum) = &mut sum else {
-                // A flow that has PSNs, where one has: only then it is known that nothing is missing.
                 sum = Some(row.sum(*total, delta.copied()));
                 return;
             };
             sum.judged = sum.judged.join(row.judged);
-            if cx.without_sequence(sum) {
-                sum.at = row.at;
-            }
             sum.total.add(total);
             match (&mut sum.delta, delta) {
                 (Some(sum), Some(one)) => sum.counts.add(&one.counts),

@@ -270,10 +270,10 @@ fn all_figures(view: &View, pairs: &[Pair<'_>]) -> Vec<Figure> {
     let (losing, marked) = (Levels::of(view, pairs, signals::LOST), Levels::of(view, pairs, signals::CE));
     let mut all = vec![
         Figure::new("LOST", move |pair| {
-            let all = deltas(pair);
-            let lost: u64 = all.iter().map(|delta| delta.counts.lost).sum();
-            let text = if all.is_empty() { units::UNKNOWN.into() } else { compact(lost as f64) };
-            (text, quiet(lost > 0, losing.at(pair)))
+            let known = deltas(pair).into_iter().filter_map(|delta| delta.counts.of_sequence(|c| c.lost));
+            let lost = known.reduce(|sum, lost| sum + lost);
+            let text = lost.map_or_else(|| units::UNKNOWN.into(), |lost| compact(lost as f64));
+            (text, quiet(lost.is_some_and(|lost| lost > 0), losing.at(pair)))
         }),
         Figure::new("CE %", move |pair| {
             let ce = deltas(pair).iter().filter_map(|delta| delta.counts.ce_ratio()).reduce(f64::max);

@@ -50,8 +50,8 @@ const fn count(title: &'static str, signal: SignalKind, value: fn(&Peer) -> Opti
 
 /// Figures of trouble, those that matter most first.
 const FIGURES: [Figure; 6] = [
-    count("LOST", SignalKind::Lost, |peer| sequence(peer, peer.counts.lost)),
-    count("RETX", SignalKind::Retransmitted, |peer| sequence(peer, peer.counts.retransmitted)),
+    count("LOST", SignalKind::Lost, |peer| sequence(peer, |counts| counts.lost)),
+    count("RETX", SignalKind::Retransmitted, |peer| sequence(peer, |counts| counts.retransmitted)),
     count("NAK rx", SignalKind::Nak, |peer| Some(peer.counts.naks() as f64)),
     count("RNR rx", SignalKind::Rnr, |peer| Some(peer.counts.rnr as f64)),
     Figure { title: "CE %", series: Series::CeRatio, value: |peer| peer.counts.ce_ratio(), ratio: true },
@@ -59,8 +59,8 @@ const FIGURES: [Figure; 6] = [
 ];
 
 /// A count of PSNs; unknown of a row without a PSN sequence, as of ACKs alone.
-fn sequence(peer: &Peer, count: u64) -> Option<f64> {
-    peer.sequenced.then_some(count as f64)
+fn sequence(peer: &Peer, count: fn(&Counts) -> u64) -> Option<f64> {
+    peer.counts.of_sequence(count).map(|n| n as f64)
 }
 
 /// Columns of a figure.
