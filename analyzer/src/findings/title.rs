@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use crate::util::layout::tap_name;
+use crate::util::units;
 
 /// Maximum length of a title in characters: it must fit into a pager message.
 pub(super) const MOST: usize = 80;
@@ -69,8 +70,12 @@ pub(super) fn hosts<T: Display + PartialEq>(mut pairs: impl Iterator<Item = (T, 
     let others = pairs.clone().count() as u64;
     match others {
         0 => pair(src, dst),
-        _ if all.clone().all(|(_, other)| other == dst) => format!(", {} hosts → {dst}", others + 1),
-        _ if all.clone().all(|(other, _)| other == src) => format!(", {src} → {} hosts", others + 1),
+        _ if all.clone().all(|(_, other)| other == dst) => {
+            format!(", {} hosts → {dst}", units::count(others + 1))
+        }
+        _ if all.clone().all(|(other, _)| other == src) => {
+            format!(", {src} → {} hosts", units::count(others + 1))
+        }
         _ => format!("{}{}", pair(src, dst), more(others, "host pair")),
     }
 }
@@ -80,7 +85,7 @@ pub(super) fn more(others: u64, of: &str) -> String {
     match others {
         0 => String::new(),
         1 => format!(" (+1 more {of})"),
-        n => format!(" (+{n} more {of}s)"),
+        n => format!(" (+{} more {of}s)", units::count(n)),
     }
 }
 
@@ -112,6 +117,14 @@ mod tests {
         ] {
             assert_eq!(links(names), together);
         }
+    }
+
+    #[test]
+    fn many_hosts_have_a_comma() {
+        let pairs = (0..1_499).map(|host| (host, 2_000));
+        assert_eq!(hosts(pairs.clone()), ", 1,499 hosts → 2000");
+        assert_eq!(hosts(pairs.map(|(one, other)| (other, one))), ", 2000 → 1,499 hosts");
+        assert_eq!(more(1_000, "host pair"), " (+1,000 more host pairs)");
     }
 
     #[test]

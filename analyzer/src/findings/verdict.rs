@@ -193,11 +193,16 @@ impl<'a> Verdict<'a> {
 
     /// [`Self::detail`] in at most this number of characters, where it can be shortened.
     pub fn detail_in(&self, most: usize) -> String {
-        let of = |summary: &str, rest: &str| {
+        let of = |summary: &str, rest: &str, kept: &str| {
             let before = self.detail.strip_suffix(rest)?.strip_suffix(THRESHOLDS)?.strip_suffix(summary)?;
-            Some(format!("{before}nothing{THRESHOLDS}{rest}"))
+            Some(format!("{before}nothing{THRESHOLDS}{kept}"))
         };
-        let shorter = || of(HEALTHY_SUMMARY, "").or_else(|| of(WITHOUT_STALL, STALL_UNKNOWN));
+        let without_reason = LOSS_UNKNOWN.split(',').next().unwrap_or(LOSS_UNKNOWN);
+        let shorter = || {
+            of(HEALTHY_SUMMARY, "", "")
+                .or_else(|| of(WITHOUT_STALL, STALL_UNKNOWN, STALL_UNKNOWN))
+                .or_else(|| of(WITHOUT_LOSS, LOSS_UNKNOWN, without_reason))
+        };
         let shorter = (self.detail.chars().count() > most).then(shorter).flatten();
         shorter.unwrap_or_else(|| self.detail.clone())
     }
@@ -440,6 +445,8 @@ mod tests {
             sentence(&[], &facts),
             "Healthy: no congestion or stall above the thresholds; loss unknown, no packet has a PSN sequence"
         );
+        let verdict = Verdict::of(&[], false).of_judged(&Grounds::of(&facts));
+        assert_eq!(verdict.detail_in(60), "nothing above the thresholds; loss unknown");
         assert!(!is_good(&facts));
         let incomplete = [Finding::new(INCOMPLETE, Severity::Info, "Incomplete".into())];
         assert!(!Verdict::of(&incomplete, false).is_good());

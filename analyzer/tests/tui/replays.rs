@@ -99,3 +99,17 @@ fn the_verdict_follows_a_seek_while_paused() {
     app.analyse_with(&mut analyst);
     assert!(text(&app).contains("lasting to the end"), "{}", text(&app));
 }
+
+#[test]
+fn a_sentence_in_little_room_says_that_loss_is_unknown() {
+    let app = overview::replayed("b7_ud_ops.h1.pcap", USUAL);
+    let sentence = "only 16 packets; nothing above the thresholds; loss unknown · 1 flow";
+    assert_eq!(text(&app).lines().nth(1).map(str::trim), Some(sentence), "{}", text(&app));
+}
+
+#[test]
+fn the_name_of_a_link_is_whole_before_its_bar_is_long() {
+    let app = overview::replayed("public/linlin_nccl_nccl_node0.pcap", WIDE);
+    let shown = text(&app);
+    assert!(shown.lines().any(|line| line.starts_with("│   linlin_nccl_nccl_node0 ")), "{shown}");
+}

@@ -409,9 +409,9 @@ fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, St
         _ => {
             let detail = verdict.detail_in(width.saturating_sub(2));
             let mut spans = part(format!(" {detail}"), theme::PLAIN);
-            if stale.is_empty() {
-                let flows = units::plural(data.model.dedup.flows as u64, "flow");
-                spans.push(format!(" · {flows}"), theme::PLAIN);
+            let flows = format!(" · {}", units::plural(data.model.dedup.flows as u64, "flow"));
+            if stale.is_empty() && spans.width + flows.chars().count() <= width {
+                spans.push(flows, theme::PLAIN);
             }
             (spans, String::new())
         }

@@ -468,9 +468,9 @@ fn incast(report: &Report, width: usize) -> Vec<Line<'static>> {
                 "{} on {}: {} senders, max {} concurrent (p99 {}), {} of bytes during incast",
                 incast.dst,
                 tap_name(&incast.link),
-                incast.senders,
-                incast.senders_max,
-                incast.senders_p99,
+                units::count(incast.senders),
+                units::count(incast.senders_max),
+                units::count(incast.senders_p99),
                 units::ratio(Some(incast.several_ratio))
             );
             hanging(&text, width.saturating_sub(2), 2).into_iter().map(|text| Line::raw(format!(" {text}")))

@@ -23,6 +23,12 @@ pub(super) fn shown(view: &View) -> Result<Entropy, &'static str> {
     }
 }
 
+/// The number of equal flows with the same entropy.
+pub(super) fn effective(entropy: &Entropy) -> String {
+    let flows = entropy.tuples.effective_flows.map_or_else(|| units::UNKNOWN.to_owned(), compact);
+    format!("{flows} effective flow{}", if flows == "1" { "" } else { "s" })
+}
+
 /// Normalized entropy of the data over 5-tuples as a gauge.
 pub(super) fn gauge(view: &View, width: usize) -> Line<'static> {
     let mut spans = Spans::default();
@@ -36,12 +42,14 @@ pub(super) fn gauge(view: &View, width: usize) -> Line<'static> {
     };
     let cells = if width >= 70 { 16 } else { 8 };
     let level = view.active_level(Problem::Hashing);
-    spans.push(bar(entropy.tuples.normalized.unwrap_or(0.0), cells), theme::BAR);
-    spans.push(format!(" {}", units::ratio(entropy.tuples.normalized)), theme::text(level));
-    let effective = entropy.tuples.effective_flows.map_or_else(|| units::UNKNOWN.into(), compact);
+    // One 5-tuple has none.
+    if let Some(normalized) = entropy.tuples.normalized {
+        spans.push(bar(normalized, cells), theme::BAR);
+        spans.push(format!(" {}", units::ratio(Some(normalized))), theme::text(level));
+    }
     let parts = [
         format!(" data on {}", counted(entropy.tuples.five_tuples, "5-tuple")),
-        format!(", {effective} effective flows"),
+        format!(", {}", effective(&entropy)),
     ];
     for part in parts {
         // Whole parts, and none behind one that has no room.

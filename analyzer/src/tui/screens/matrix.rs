@@ -25,7 +25,7 @@ use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{Title, frame_height, inner, panel};
 use crate::tui::widgets::{Spans, counted, cut, line, select};
-use crate::util::units;
+use crate::util::units::{self, plural};
 
 /// Width of a cell with a value, and of one without, the space before it included.
 const FIGURES: u16 = 8;
@@ -421,7 +421,8 @@ fn cells(buffer: &mut Buffer, grid: &Grid, data: &Data, screen: &MatrixScreen, (
 
 /// Rows and columns in words, in `room` columns of the screen.
 fn size(rows: usize, columns: usize, room: usize) -> String {
-    let s = |n: usize| if n == 1 { "" } else { "s" };
+    let [rows, columns] = [rows as u64, columns as u64];
+    let (senders, receivers) = (plural(rows, "sender"), plural(columns, "receiver"));
     let words = [
         format!("{senders} (rows) to {receivers} (columns)"),
         format!("{senders} to {receivers}"),

@@ -71,7 +71,8 @@ pub(super) fn lines_in(view: &View, opened: OpenedEvent, width: usize, keys: boo
         sentence(&class).map(|part| Line::styled(part, theme::BOLD)).collect();
     let no_packet = entry.class.bit == IDLE;
     let time = units::time_utc(event.time_ns);
-    let passed = if no_packet { time } else { format!("{time}, {} bytes on the wire", event.wire_len) };
+    let bytes = units::count(event.wire_len.into());
+    let passed = if no_packet { time } else { format!("{time}, {bytes} bytes on the wire") };
     lines.extend([Line::raw(route(&event.key)), Line::raw(passed)]);
     if state.count > 1 {
         let (count, from, to) =

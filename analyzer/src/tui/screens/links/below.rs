@@ -7,7 +7,7 @@ use crate::analysis;
 use crate::analysis::Imbalance;
 use crate::findings::Problem;
 use crate::model::{Level, LinkRow};
-use crate::tui::column::{bar, compact};
+use crate::tui::column::bar;
 use crate::tui::data::Data;
 use crate::tui::key::Input;
 use crate::tui::theme;
@@ -141,20 +141,16 @@ fn entropy(view: &View, width: usize) -> Vec<Line<'static>> {
     let (tuples, ports) = (entropy.tuples.five_tuples, entropy.tuples.source_ports);
     counts.push(format!(" {} 5-tuple{}", units::count(tuples), s(tuples)), theme::BOLD);
     counts.push(format!(", {} source port{}", units::count(ports), s(ports)), theme::PLAIN);
-    let effective = entropy.tuples.effective_flows.map_or_else(|| units::UNKNOWN.to_owned(), compact);
-    counts.push(format!(", {effective} effective flows"), theme::PLAIN);
+    counts.push(format!(", {}", entropy::effective(&entropy)), theme::PLAIN);
     lines.push(counts.into_line());
     let level = view.active_level(Problem::Hashing);
     let mut bits = Spans::default();
-    bits.push(
-        format!(
-            " entropy {} bits, {} of maximum ",
-            number(entropy.tuples.entropy_bits),
-            units::ratio(entropy.tuples.normalized)
-        ),
-        theme::text(level),
-    );
-    bits.push(bar(entropy.tuples.normalized.unwrap_or(0.0), 10), theme::BAR);
+    bits.push(format!(" entropy {} bits", number(entropy.tuples.entropy_bits)), theme::text(level));
+    // One 5-tuple has no maximum.
+    if let Some(normalized) = entropy.tuples.normalized {
+        bits.push(format!(", {} of maximum ", units::ratio(Some(normalized))), theme::text(level));
+        bits.push(bar(normalized, 10), theme::BAR);
+    }
     lines.push(bits.into_line());
     let mut top = Spans::default();
     top.push(

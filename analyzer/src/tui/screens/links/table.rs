@@ -161,6 +161,10 @@ impl Columns {
             figures.push(figure);
         }
         let taken: usize = figures.iter().map(|figure| figure.width + 1).sum();
+        // A name is whole before bars are long.
+        let bar = 2 * least - if directed { 0 } else { RATE + 1 };
+        let more = longest.saturating_sub(name).min(width.saturating_sub(fixed + taken + bar));
+        let (name, fixed) = (name + more, fixed + more);
         let cells = (width.saturating_sub(fixed + taken) / 2).min(most);
         Self { name, cells, speeds, directed, rates, full: Full::of(pairs), figures }
     }
@@ -321,7 +325,12 @@ fn all_figures(view: &View, pairs: &[Pair<'_>]) -> Vec<Figure> {
         }
     }
     let at = if pairs.iter().any(|pair| others(pair) > 0) { 3 } else { all.len() };
-    all.insert(at, Figure::new("TOTAL NON-ROCE", move |pair| ordinary(compact(others(pair) as f64))));
+    all.insert(
+        at,
+        Figure::new("TOTAL NON-ROCE", move |pair| {
+            (compact(others(pair) as f64), quiet(others(pair) > 0, Level::Fine))
+        }),
+    );
     with_values_first(all, pairs)
 }
 

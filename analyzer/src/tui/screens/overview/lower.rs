@@ -119,14 +119,21 @@ pub(super) fn hidden(lines: &[Line<'_>], height: usize) -> u64 {
 /// The first lines, with a sign where the sentence of the last one goes on in the next.
 pub(super) fn cut_off(mut lines: Vec<Line<'static>>, width: usize, height: usize) -> Vec<Line<'static>> {
     let text = |line: &Line<'_>| line.spans.iter().map(|span| &*span.content).collect::<String>();
-    let goes_on = lines.get(height).is_some_and(|next| text(next).starts_with("   "));
+    let next = lines.get(height).map_or_else(String::new, text);
+    let goes_on = next.starts_with("   ");
     lines.truncate(height);
     if let Some(last) = lines.last_mut().filter(|_| goes_on) {
         let style = last.spans.first().map_or(last.style, |span| span.style);
         let whole = text(last);
-        let room = width.saturating_sub(1);
-        let kept = cut(&format!("{}…", whole.trim_end()), room, false);
-        *last = Line::styled(kept, last.style.patch(style));
+        let whole = whole.trim_end();
+        // Whole parts alone, where there are several.
+        let parts = if next.trim_start().starts_with('·') {
+            Some(whole)
+        } else {
+            whole.strip_suffix(" ·").or_else(|| Some(whole.rsplit_once(" · ")?.0))
+        };
+        let kept = parts.map_or_else(|| format!("{whole}…"), |parts| format!("{parts} …"));
+        *last = Line::styled(cut(&kept, width.saturating_sub(1), false), last.style.patch(style));
     }
     lines
 }
