@@ -93,9 +93,17 @@ pub struct PortSample {
     pub qps_left_out: u64,
 }
 
-/// A time in which a counter grew, without 10 s of rest: from the reading before. Its counts are the RoCE packets that
-/// the port had received and sent; 0 where that is not counted.
-pub type Growth = Interval<[u64; 2]>;
+/// A time in which a counter grew, without 10 s of rest: from the reading before.
+pub type Growth = Interval<AtGrowth>;
+
+/// A reading at the beginning or end of a growth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AtGrowth {
+    /// RoCE packets that the port had received and sent; 0 where that is not counted.
+    pub packets: [u64; 2],
+    /// Its time by `CLOCK_MONOTONIC`, nanoseconds.
+    pub monotonic_ns: u64,
+}
 
 /// The counters of one source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,9 @@
 //! Devices and NCCL state as bytes: see [`crate::util::pack`].
 
 use super::contexts::{Blamed, ContextSample, ContextTimes, Contexts, Queries, RawContext};
-use super::devices::{Devices, Growth, PauseSample, PortSample, QpCounters, QpSample, Setting, SourceSample};
+use super::devices::{
+    AtGrowth, Devices, Growth, PauseSample, PortSample, QpCounters, QpSample, Setting, SourceSample,
+};
 use super::lives::{Calls, Lists, Lives, MonotonicTimes, PathChoices, QpControl, QpEvent, QpLife};
 use super::nccl::{Answer, CommId, Communicator, Event, Nccl, Process, Rank, RankState};
 use super::pauses::{PauseInterval, PauseIntervals, Stall};
@@ -22,6 +24,7 @@ pack! {
     }
     struct PodInterface { pod, pid, name }
     struct Growth { first_ns, last_ns, count, at_first, at_last }
+    struct AtGrowth { packets, monotonic_ns }
     struct Hardware { firmware, link_layer, pci, numa_node, speed_mbps }
     struct SourceSample { source, values, resets }
     struct PauseSample {

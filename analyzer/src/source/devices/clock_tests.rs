@@ -55,7 +55,7 @@ fn a_stall_lasts_as_long_as_it_does_however_the_clock_is_set() {
         let mut watch = Watch::new(&hosts[0].root(), &hosts[0].kernel(), &[IFACE.to_owned()], &[]);
         let mut now_ns = START;
         for (host, ahead) in hosts.iter().zip([before, before, after]) {
-            watch.read_counters(&host.root(), &host.kernel(), now_ns + ahead);
+            watch.read_counters(&host.root(), &host.kernel(), (now_ns, now_ns + ahead));
             watch.learn(doctor::collect(&host.root(), &host.kernel()));
             list(&mut watch, host, (now_ns, now_ns + ahead));
             now_ns += 10 * SECOND;

@@ -10,7 +10,7 @@ const LQPN: u32 = 298;
 
 /// Reads the counters of its ports, as a run does.
 fn count(watch: &mut Watch, host: &Recorded, time_ns: u64) {
-    watch.read_counters(&host.root(), &host.kernel(), time_ns);
+    watch.read_counters(&host.root(), &host.kernel(), (time_ns, time_ns));
     watch.note_counters(time_ns);
 }
 

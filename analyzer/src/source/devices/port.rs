@@ -141,7 +141,13 @@ impl PortWatch {
         self.identity.driver.as_deref()
     }
 
-    pub(super) fn read_counters(&mut self, root: &HostRoot, kernel: &dyn Queries, time_ns: u64) {
+    /// Reads the counters, at a time by the monotonic clock and as Unix time.
+    pub(super) fn read_counters(
+        &mut self,
+        root: &HostRoot,
+        kernel: &dyn Queries,
+        (monotonic_ns, time_ns): (u64, u64),
+    ) {
         let at = format!("/sys/class/infiniband/{}/ports/{}", self.device, self.number);
         // Reasons are reported by doctor; here an unreadable counter is simply absent.
         let mut reading = Reading::of_port(root, &at, &mut UnreadReasons::new());
@@ -163,7 +169,7 @@ impl PortWatch {
         }
         self.counters = self.tally.sources(self.driver());
         self.counters.extend(ethernet::counters(&self.ethernet));
-        self.growth.take(&self.counters, time_ns);
+        self.growth.take(&self.counters, (monotonic_ns, time_ns));
         self.count_qps();
     }
 

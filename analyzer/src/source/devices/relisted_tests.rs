@@ -8,7 +8,7 @@ type KnownQps = (usize, Option<(u64, Option<u64>)>, Vec<String>);
 /// its packets since the first of them, and devices whose list failed.
 fn known(watch: &mut Watch, host: &Recorded, second: u64) -> KnownQps {
     let now_ns = fixtures::START + second * SECOND;
-    watch.read_counters(&host.root(), &host.kernel(), now_ns);
+    watch.read_counters(&host.root(), &host.kernel(), (now_ns, now_ns));
     let found = list(watch, host, (now_ns, now_ns));
     watch.note_list(&found, 0);
     watch.read_contexts(&host.kernel(), &now_ns);

@@ -35,7 +35,7 @@ impl HostRun {
 
     fn read(&mut self) {
         let time_ns = fixtures::START + self.seconds * SECOND;
-        self.watch.read_counters(&self.host.root(), &self.host.kernel(), time_ns);
+        self.watch.read_counters(&self.host.root(), &self.host.kernel(), (time_ns, time_ns));
     }
 
     /// The next reading, ten seconds later, after a change of the host.

@@ -162,10 +162,10 @@ impl Watch {
         hidden.chain(self.notes.iter().cloned()).collect()
     }
 
-    /// Reads the counters of all ports. `time_ns` is the Unix time.
-    pub fn read_counters(&mut self, root: &HostRoot, kernel: &dyn Queries, time_ns: u64) {
+    /// Reads the counters of all ports, at a time by the monotonic clock and as Unix time.
+    pub fn read_counters(&mut self, root: &HostRoot, kernel: &dyn Queries, now_ns: (u64, u64)) {
         for port in &mut self.ports {
-            port.read_counters(root, kernel, time_ns);
+            port.read_counters(root, kernel, now_ns);
         }
     }
 

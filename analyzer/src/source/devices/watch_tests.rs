@@ -25,7 +25,7 @@ use crate::util::time::NS_PER_S as SECOND;
 /// Reads everything once.
 fn read(watch: &mut Watch, host: &Recorded, time_ns: u64) {
     let (root, kernel) = (host.root(), host.kernel());
-    watch.read_counters(&root, &kernel, time_ns);
+    watch.read_counters(&root, &kernel, (time_ns, time_ns));
     if !watch.is_empty() {
         watch.learn(doctor::collect(&root, &kernel));
     }
@@ -180,7 +180,8 @@ fn a_psn_that_may_have_wrapped_counts_at_least_what_it_shows() {
         let devices = watch.sample();
         let qp = &devices.ports[0].qps[0];
         assert_eq!((qp.sent, qp.received, qp.ambiguous), (Some(0), Some(0), 0), "not decided yet");
-        watch.read_counters(&hosts[2].root(), &hosts[2].kernel(), fixtures::START + 11 * SECOND);
+        let now_ns = fixtures::START + 11 * SECOND;
+        watch.read_counters(&hosts[2].root(), &hosts[2].kernel(), (now_ns, now_ns));
         let devices = watch.sample();
         let qp = &devices.ports[0].qps[0];
         assert_eq!(

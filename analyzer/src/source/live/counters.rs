@@ -12,7 +12,7 @@ use crate::entity::devices::Devices;
 use crate::entity::lives::Calls;
 use crate::entity::owners::Owners;
 use crate::host::kernel::Capability;
-use crate::host::kernel::clock::{WallClock, monotonic_ns, now_ns};
+use crate::host::kernel::clock::{WallClock, monotonic_ns};
 use crate::host::net::listen::LldpSocket;
 use crate::host::read::UnreadReasons;
 use crate::host::read::queries::Host;
@@ -350,7 +350,9 @@ impl Work {
         // Mounted again each time, since a lasting mount would keep the namespace alive.
         if let Ok(root) = self.host.root() {
             let before = self.watch.given_up();
-            self.watch.read_counters(&root, self.host.ask(), now_ns());
+            let now_ns = monotonic_ns();
+            let now = (now_ns, WallClock::sample().unix_ns(now_ns));
+            self.watch.read_counters(&root, self.host.ask(), now);
             self.watch.note_counters(monotonic_ns());
             if self.watch.given_up() > before {
                 // The list shows the affected queue pair by its state, as long as its process keeps it.

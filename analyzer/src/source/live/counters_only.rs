@@ -40,7 +40,8 @@ impl CountersOnly {
         let labels = watch.labels();
         let root = config.host.root()?;
         let start_ns = monotonic_ns();
-        watch.read_counters(&root, config.host.ask(), WallClock::sample().unix_ns(start_ns));
+        let start = (start_ns, WallClock::sample().unix_ns(start_ns));
+        watch.read_counters(&root, config.host.ask(), start);
         drop(root);
         if !watch.is_readable() {
             return Err(anyhow!(

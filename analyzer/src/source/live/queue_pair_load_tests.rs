@@ -209,7 +209,7 @@ impl ReaderRun {
             self.watch.read_contexts(&self.kernel, &self.kernel);
         }
         let now_ns = self.kernel.now_ns.get();
-        self.watch.read_counters(&self.host.root(), &self.kernel, now_ns);
+        self.watch.read_counters(&self.host.root(), &self.kernel, (now_ns, now_ns));
         self.watch.note_counters(now_ns);
         self.publish(None);
     }

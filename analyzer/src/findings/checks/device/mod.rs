@@ -169,8 +169,8 @@ fn counted(port: &PortSample, names: &[&'static str]) -> Vec<CountedGrowth> {
             let mut count = 0u64;
             for one in own {
                 count = count.saturating_add(one.count);
-                before = [0, 1].map(|way| one.at_first[way].min(before[way]));
-                after = [0, 1].map(|way| one.at_last[way].max(after[way]));
+                before = [0, 1].map(|way| one.at_first.packets[way].min(before[way]));
+                after = [0, 1].map(|way| one.at_last.packets[way].max(after[way]));
             }
             if count > 0 {
                 counted.counters.push((*name, count));

@@ -56,7 +56,8 @@ fn one_reading_says_nothing() {
 
 #[test]
 fn discards_of_the_first_minute_have_ended_and_are_of_their_time() {
-    use crate::entity::devices::Growth;
+    use crate::entity::devices::{AtGrowth, Growth};
+    let of_packets = |received| AtGrowth { packets: [received, 0], ..AtGrowth::default() };
     let at = |seconds: u64| fixtures::START + seconds * fixtures::SECOND;
     let mut sample = counted(&[("rx_packets", 1_000_000), ("out_of_sequence", 30), ("port_discards", 12)]);
     sample.window = Some((at(0), at(600)));
@@ -65,8 +66,8 @@ fn discards_of_the_first_minute_have_ended_and_are_of_their_time() {
         first_ns: at(from),
         last_ns: at(to),
         count,
-        at_first: [before, 0],
-        at_last: [after, 0],
+        at_first: of_packets(before),
+        at_last: of_packets(after),
     };
     port.growth = vec![
         ("out_of_sequence".to_owned(), vec![grown(10, 12, 10, 0, 1_000), grown(598, 600, 20, 9_000, 10_000)]),

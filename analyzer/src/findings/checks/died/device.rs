@@ -135,15 +135,15 @@ fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Optio
         let cause = if own_nak { format!("{nak} (its own)") } else { nak.to_owned() };
         return Some(Death { own_nak, ..death(cause) });
     }
-    let (causes, likely) = by_counters(input, device, event.time_ns);
+    let (causes, likely) = by_counters(input, device, event);
     let cause = if causes.is_empty() { "found in the error state".to_owned() } else { causes.join(", or ") };
     let likely = Some(likely).filter(|_| !causes.is_empty());
     Some(Death { likely, unseen_verbs: event.unseen_verbs, ..death(cause) })
 }
 
-/// The causes that counters of the port indicate for a death at this time: those that grew then, or where times of
-/// growth are not known, those that grew during the run.
-fn by_counters(input: &Input<'_>, device: &Device, time_ns: u64) -> (Vec<&'static str>, Likely) {
+/// The causes that counters of the port indicate for a death: those that grew at its time, or where times of growth are
+/// not known, those that grew during the run.
+fn by_counters(input: &Input<'_>, device: &Device, event: &QpEvent) -> (Vec<&'static str>, Likely) {
     let is_port = |name: &str, port: Option<u32>| name == device.name && port == device.port;
     let port = input.sample.devices.ports.iter().find(|port| is_port(&port.device, Some(port.port)));
     let growth = port.map_or(&[][..], |port| &port.growth);
@@ -156,8 +156,11 @@ fn by_counters(input: &Input<'_>, device: &Device, time_ns: u64) -> (Vec<&'stati
     let grew = |name: &str| {
         let mut times = growth.iter().filter(|(own, _)| own == name).flat_map(|(_, times)| times);
         times.any(|time| {
-            time.first_ns.saturating_sub(GREW_NS) <= time_ns
-                && time_ns <= time.last_ns.saturating_add(GREW_NS)
+            let (from_ns, to_ns) = match event.monotonic_ns {
+                Some(_) => (time.at_first.monotonic_ns, time.at_last.monotonic_ns),
+                None => (time.first_ns, time.last_ns),
+            };
+            (from_ns.saturating_sub(GREW_NS)..=to_ns.saturating_add(GREW_NS)).contains(&event.order())
         })
     };
     let causes = COUNTERS.iter().filter(|(name, _)| grew(name));

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::analysis::Options;
 use crate::analysis::fixtures::{self, SECOND, START};
-use crate::entity::devices::{Growth, PortSample, SourceSample};
+use crate::entity::devices::{AtGrowth, Growth, PortSample, SourceSample};
 use crate::entity::lives::{DESTROYED, Lives, QpLife, timeout_ns};
 use crate::findings::tests::found;
 use crate::sample::{FlowSample, Sample};
@@ -311,30 +311,37 @@ fn a_driver_s_reason_is_of_the_death_beside_it_however_the_clock_is_set() {
     assert_eq!(cause(4), "fatal error of its work queue (QP_FATAL)", "of another death");
 }
 
-/// What a counter says of a death is known by the time at which it grew.
+/// What a counter says of a death is known by the time at which it grew, however the wall clock is set: by it the death
+/// may be at the time at which another one grew. Times of a recording are Unix times alone.
 #[test]
 fn only_counters_that_grew_at_that_time_say_why() {
-    let grown = |seconds: u64| Growth {
-        first_ns: START + (seconds - 1) * SECOND,
-        last_ns: START + seconds * SECOND,
-        count: 1,
-        ..Growth::default()
-    };
     let growth = [("retries_exceeded", 2), ("rnr_retries_exceeded", 100)];
     let counters = growth.map(|(name, _)| (name, 1));
-    let died_at = |seconds: u64| {
+    let died_at = |seconds: u64, wall: Option<u64>| {
+        let at = |monotonic_s: u64| AtGrowth { monotonic_ns: monotonic_s * SECOND, ..AtGrowth::default() };
+        let grown = |seconds: u64| Growth {
+            first_ns: START + (seconds - 1) * SECOND,
+            last_ns: START + seconds * SECOND,
+            count: 1,
+            at_first: at(seconds - 1),
+            at_last: at(seconds),
+        };
         let mut sample = after(&[(17, TO_ERROR)], &counters);
         let devices = Arc::make_mut(&mut sample.devices);
         devices.ports[0].growth =
             growth.iter().map(|(name, at)| ((*name).to_owned(), vec![grown(*at)])).collect();
-        Arc::make_mut(&mut devices.lives).events[0].time_ns = START + seconds * SECOND;
+        let event = &mut Arc::make_mut(&mut devices.lives).events[0];
+        event.time_ns = START + wall.unwrap_or(seconds) * SECOND;
+        event.monotonic_ns = wall.map(|_| seconds * SECOND);
         let [died] = &deaths(&sample)[..] else { panic!() };
         let inferred = died.caveats.iter().any(|one| one.contains("that grew at that time"));
         (died.evidence["cause"].as_str().unwrap().to_owned(), inferred)
     };
-    assert_eq!(died_at(2), ("retry count exceeded".to_owned(), true));
-    assert_eq!(died_at(101), ("RNR retry count exceeded".to_owned(), true));
-    assert_eq!(died_at(50), ("found in the error state".to_owned(), false));
+    for wall in [None, Some(2), Some(50), Some(3_600)] {
+        assert_eq!(died_at(2, wall), ("retry count exceeded".to_owned(), true), "{wall:?}");
+        assert_eq!(died_at(101, wall), ("RNR retry count exceeded".to_owned(), true), "{wall:?}");
+        assert_eq!(died_at(50, wall), ("found in the error state".to_owned(), false), "{wall:?}");
+    }
 }
 
 /// Whatever the report lists: views mark each of them.
