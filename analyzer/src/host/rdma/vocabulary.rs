@@ -246,7 +246,7 @@ pub fn hardware(driver: Option<&str>, name: &str) -> Option<Meaning> {
         "rdma_rx_packets" | "rcvd_pkts" | "rx_roce_only_pkts" | "rx_rdma_ucast_pkts" => M::RxPackets,
         "rdma_tx_bytes" | "tx_roce_only_bytes" | "tx_rdma_ucast_bytes" => M::TxBytes,
         "rdma_rx_bytes" | "rx_roce_only_bytes" | "rx_rdma_ucast_bytes" => M::RxBytes,
-        "rx_roce_discards" => M::RxDiscards,
+        "rx_roce_discards" | "rx_rdma_mtu_discard_pkts" => M::RxDiscards,
         "rx_icrc_encapsulated" => M::IcrcErrors,
         "link_downed" => M::LinkDowns,
         _ => return None,
@@ -261,7 +261,7 @@ pub fn ethernet(name: &str) -> Option<Meaning> {
         "tx_vport_rdma_unicast_packets" => M::TxPackets,
         "rx_vport_rdma_unicast_bytes" => M::RxBytes,
         "tx_vport_rdma_unicast_bytes" => M::TxBytes,
-        "rx_discards_phy" | "rx_discard_frames" | "rx_dropped.nic" => M::PortDiscards,
+        "rx_discards_phy" | "rx_discard_frames" | "rx_dropped.nic" | "frames_rx_dropped" => M::PortDiscards,
         "tx_discards_phy" | "tx_dropped_link_down.nic" => M::TxDiscards,
         "rx_corrected_bits_phy" | "rx_fec_corrected_blocks" | "fec_corrected_blocks" => M::FecCorrected,
         "rx_pcs_symbol_err_phy" | "rx_fec_uncorrectable_blocks" | "fec_uncorrectable_blocks" => {
@@ -329,6 +329,9 @@ pub fn pause(statistics: &[(String, u64)]) -> Option<PauseCounts> {
     let mut any = false;
     for (name, value) in statistics {
         let Some((sent, priority, field)) = pause_name(name) else { continue };
+        if !may_be_pause(name, *value, statistics) {
+            continue;
+        }
         let side = if sent { &mut counts.sent } else { &mut counts.received };
         let Some(count) = side.get_mut(usize::from(priority)) else { continue };
         let slot = match field {
@@ -350,6 +353,14 @@ enum PauseField {
     Transitions,
 }
 
+/// ionic's `frames_rx_pri_3`: Pensando's firmware and its tests count PFC frames of the priority there, the documentation
+/// of AMD's exporter says all frames. They are PFC frames as long as the port has no fewer of all priorities together.
+fn may_be_pause(name: &str, value: u64, statistics: &[(String, u64)]) -> bool {
+    let Some((side, _)) = name.split_once("_pri_") else { return true };
+    let is_total = |other: &str| other.strip_prefix(side) == Some("_pripause");
+    statistics.iter().any(|(other, total)| is_total(other) && value <= *total)
+}
+
 /// Direction (true: sent), priority and kind of a driver's pause counter, from its name.
 fn pause_name(name: &str) -> Option<(bool, u8, PauseField)> {
     use PauseField::{Frames, Microseconds, Transitions};
@@ -365,6 +376,7 @@ fn pause_name(name: &str) -> Option<(bool, u8, PauseField)> {
         });
     }
     // i40e has the prefix `port.` where ice has the suffix `.nic`; ionic has the prefix `frames_`.
+    let is_frames = name.starts_with("frames_");
     let name = name.strip_prefix("port.").or_else(|| name.strip_prefix("frames_")).unwrap_or(name);
     let (sent, rest) = match name.strip_prefix("rx_") {
         Some(rest) => (false, rest),
@@ -390,8 +402,8 @@ fn pause_name(name: &str) -> Option<(bool, u8, PauseField)> {
         let (priority, rest) = priority(rest)?;
         return rest.is_empty().then_some((sent, priority, Frames));
     }
-    // ionic: frames_rx_pripause_3, in older releases without the last underscore; rx_pripause_3_1us_count.
-    let rest = rest.strip_prefix("pripause")?;
+    // ionic: frames_rx_pri_3, rx_pripause_3_1us_count; in rccl-tests of AMD frames_rx_pripause3.
+    let rest = rest.strip_prefix("pripause").or_else(|| rest.strip_prefix("pri").filter(|_| is_frames))?;
     let (priority, rest) = priority(rest.strip_prefix('_').unwrap_or(rest))?;
     match rest {
         "" => Some((sent, priority, Frames)),
@@ -439,6 +451,7 @@ mod tests {
             ("ionic_rdma", "tx_rdma_ack_timeout", Some(M::LocalAckTimeouts)),
             ("ionic_rdma", "resp_tx_rnr_retry_err", Some(M::RnrNaksSent)),
             ("ionic_rdma", "req_rx_rmt_acc_err", Some(M::AccessNaksReceived)),
+            ("ionic_rdma", "rx_rdma_mtu_discard_pkts", Some(M::RxDiscards)),
             ("mlx5_ib", "req_remote_access_errors", Some(M::AccessNaksReceived)),
             ("mlx5_ib", "resp_remote_access_errors", Some(M::AccessNaksSent)),
             ("bnxt_re", "remote_access_err", Some(M::AccessNaksReceived)),
@@ -508,10 +521,13 @@ mod tests {
             ("tx_priority_5_xoff.nic", true, true),
             ("port.rx_priority_5_xoff_rx", false, true),
             ("rx_pripause_5_1us_count", false, false),
-            ("frames_rx_pripause_5", false, true),
             ("frames_tx_pripause5", true, true),
+            ("frames_rx_pri_5", false, true),
+            ("frames_tx_pri_5", true, true),
         ] {
-            let counts = pause(&statistics(&[(name, 7)])).unwrap_or_default();
+            // ionic's frames of all priorities together.
+            let totals = [(name, 7), ("frames_rx_pripause", 7), ("frames_tx_pripause", 7)];
+            let counts = pause(&statistics(&totals)).unwrap_or_default();
             let count = if sent { counts.sent[5] } else { counts.received[5] };
             assert_eq!(if frames { count.frames } else { count.microseconds }, Some(7), "{name}");
         }
@@ -523,8 +539,17 @@ mod tests {
             "pfc_pri",
             "tx_é",
             "frames_rx_pripause",
+            "frames_rx_pri_5",
+            "rx_pri_5",
         ] {
             assert_eq!(pause(&statistics(&[(name, 7)])), None, "{name}");
+        }
+        // More than all PFC frames, or than those of this direction: other frames of the priority.
+        for totals in
+            [[("frames_rx_pripause", 6), ("frames_tx_pripause", 9)], [("frames_rx", 9), ("rx_pripause", 9)]]
+        {
+            let all = [&[("frames_rx_pri_5", 7)][..], &totals].concat();
+            assert_eq!(pause(&statistics(&all)), None, "{all:?}");
         }
     }
 }

@@ -335,7 +335,7 @@ fn doubled(text: &str, interface: &str) -> BTreeMap<String, u64> {
         Some(format!("{name} {}", 2 * value))
     };
     let is_counter =
-        |line: &&str| line.contains("/hw_counters/") || line.contains("_pri") || line.contains("x_pa");
+        |line: &&str| ["/hw_counters/", "_pri", "x_pa", "x_dropped"].iter().any(|part| line.contains(part));
     let grown = |line: &str| if is_counter(&line) { twice(line) } else { None };
     let later: Vec<String> =
         text.lines().map(|line| grown(line).unwrap_or_else(|| line.to_owned())).collect();
@@ -366,12 +366,18 @@ fn ionic_speaks_the_common_vocabulary() {
         ("duplicate_requests", 12),
         // A counter without a common name keeps the name of the driver.
         ("req_rx_cqe_err", 13),
+        ("rx_discards", 14),
+        ("port_discards", 15),
     ] {
         assert_eq!(found.get(name), Some(&value), "{name}: {found:?}");
     }
     let port = watched(&[IONIC], "enp9s0").ports.remove(0);
     assert_eq!((port.driver.as_deref(), port.hidden), (Some("ionic_rdma"), true));
-    assert_eq!(port.pause.len(), 2, "{:?}", port.pause);
+    let pauses: Vec<_> =
+        port.pause.iter().map(|one| (one.priority, one.sent, one.frames, one.paused_ns)).collect();
+    let [rx, other, tx] = [(3, false, Some(0)), (4, false, None), (3, true, None)]
+        .map(|(priority, sent, paused_ns)| (Some(priority), sent, Some(0), paused_ns));
+    assert_eq!(pauses, [rx, other, tx]);
 }
 
 #[test]
