@@ -5,7 +5,7 @@ use crate::analysis::{Options, fixtures};
 use crate::entity::contexts::{Blamed, ContextSample, Contexts};
 use crate::entity::devices::{Devices, PortSample, SourceSample};
 use crate::entity::interval::Interval;
-use crate::entity::lives::Lives;
+use crate::entity::lives::{DEVX, Lives, PathChoices, QpLife};
 use crate::findings::tests::found;
 use crate::host::rdma::qp_context::QpContext;
 use crate::sample::{Sample, SourceKind};
@@ -225,6 +225,30 @@ fn a_bond_of_which_one_port_is_used_is_named() {
     for healthy in
         [bond(&[1, 2, 1, 2], 2), bond(&[1, 1, 1], 2), bond(&[1, 1, 1, 1], 0), bond(&[0, 0, 0, 0], 2)]
     {
+        assert_eq!(all(&healthy), []);
+    }
+}
+
+/// No list of the kernel has those of a GPU, so that no context is read.
+#[test]
+fn port_and_plane_may_be_those_of_commands() {
+    let of = |choices: &dyn Fn(u32) -> PathChoices| {
+        let life = |lqpn: u32| QpLife {
+            origin: Some(DEVX),
+            choices: choices(lqpn),
+            ..fixtures::qp_life(lqpn, lqpn + 653)
+        };
+        let lives = Lives { qps: Arc::new((298..306).map(life).collect()), ..Lives::default() };
+        let port = PortSample { members: vec!["eth0".into(), "eth1".into()], ..fixtures::port() };
+        Sample { kind: SourceKind::Live, ..fixtures::with_lives(port, lives) }
+    };
+    let on_port = |bond_port| PathChoices { bond_port: Some(bond_port), ..PathChoices::default() };
+    let on_plane = |plane| PathChoices { plane: Some(plane), ..PathChoices::default() };
+    let one = only(&of(&|_| on_port(2)));
+    assert_eq!(one.title, "All 8 QPs of mlx5_0 use port 2 of its bond of 2");
+    let one = only(&of(&|lqpn| on_plane(if lqpn == 305 { 2 } else { 1 })));
+    assert_eq!(one.title, "Plane 1 of mlx5_0 carries 1.8 × the mean of 2 planes");
+    for healthy in [of(&|lqpn| on_port(if lqpn < 302 { 1 } else { 2 })), of(&|_| PathChoices::default())] {
         assert_eq!(all(&healthy), []);
     }
 }
