@@ -52,9 +52,6 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
 
 /// The gaps in the control path of queue pairs; `None` when all of it was seen.
 pub(super) fn missed(lives: &QpLives) -> Option<String> {
-    if let Some(why) = &lives.unavailable {
-        return Some(format!("Control path of queue pairs not available: {}", plain(why)));
-    }
     let counts = [
         (lives.missed_returns, "call", "without its result"),
         (lives.dropped, "record", "dropped"),
@@ -69,13 +66,14 @@ pub(super) fn missed(lives: &QpLives) -> Option<String> {
     let absent = lives.absent.iter().map(|function| format!("no probe of {}", plain(function)));
     let fields = lives.absent_fields.iter().map(|field| format!("the kernel has no {}", plain(field)));
     let parts: Vec<String> = counted.chain(absent).chain(fields).collect();
-    (!parts.is_empty()).then(|| {
-        format!(
-            "Control path of queue pairs incomplete ({}): {}",
-            plural(lives.calls, "call"),
-            parts.join(", ")
-        )
-    })
+    let incomplete = (!parts.is_empty())
+        .then(|| format!("incomplete ({}): {}", plural(lives.calls, "call"), parts.join(", ")));
+    let Some(why) = &lives.unavailable else {
+        return incomplete.map(|said| format!("Control path of queue pairs {said}"));
+    };
+    // Probes that cannot be attached again after their modules were loaded again.
+    let before = incomplete.map_or_else(String::new, |said| format!("; until then {said}"));
+    Some(format!("Control path of queue pairs not available: {}{before}", plain(why)))
 }
 
 /// Coverage and cost of the NIC's own contexts; `None` where there is nothing to ask.

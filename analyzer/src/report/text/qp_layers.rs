@@ -78,7 +78,7 @@ mod tests {
         let mut report = schema::full::full();
         let said = qp_layers(&report).join("\n");
         for part in [
-            "Control path of queue pairs not available: no kprobes",
+            "Control path of queue pairs not available: no kprobes; until then incomplete (",
             "mlx5_0 did not list its queue pairs (Input/output error): shown as last known; see dmesg and `rdma",
             "QP context of the NIC not read: rxe0: no context",
             "QP context of the NIC not decoded: bnxt_re0: its layout has no public definition",
