@@ -65,11 +65,17 @@ pub struct QpLives {
 impl QpLives {
     /// A sentence for each device that did not list its queue pairs.
     pub fn not_listed(&self) -> impl Iterator<Item = String> {
+        self.not_listed_by().map(|(_, said)| said)
+    }
+
+    /// The same with the device.
+    pub fn not_listed_by(&self) -> impl Iterator<Item = (&str, String)> {
         self.unlisted.iter().map(|one| {
             let (device, why) = one.split_once(": ").unwrap_or((one, "reason not known"));
-            format!(
+            let said = format!(
                 "{device} did not list its queue pairs ({why}): shown as last known; see dmesg and `rdma resource show qp`"
-            )
+            );
+            (device, said)
         })
     }
 }

@@ -44,7 +44,7 @@ $ sudo rocescope export --otlp http://localhost:4318               # to an OpenT
   eight rails with 32 peers, PFC on two priorities and findings on every rail has at most 1,500 series; atomics on every link add 240.
 - Entropy and balance of queue pairs whose packets are not seen are `rocescope_qp_paths_*`, never part of those of packets
   (`rocescope_entropy_*`, `rocescope_links_imbalance_ratio`). `rocescope_scrape_collector_success` reports per source whether it works: `packets`, `devices`,
-  `qp_lives` (the kernel's control path), `qp_context` (the NIC's own contexts), `nccl`.
+  `qp_lives` (the kernel's control path), `qp_list` (its lists of queue pairs), `qp_context` (the NIC's own contexts), `nccl`.
 - Labels `device`, `port` and `direction` are those of node_exporter and rdma_exporter, so that queries can join their metrics on them; no metric
   name begins with a prefix of theirs.
 - [alerts.yml](alerts.yml) has alerting rules. Findings are the same as in every view: alert on

@@ -268,6 +268,25 @@ fn paths_without_packets_have_metrics_of_their_own() {
     assert_eq!(points[ports], 1.0);
 }
 
+/// Whether or not the verbs are probed.
+#[test]
+fn lists_are_a_collector() {
+    for unavailable in [None, Some("--no-qp-probes".to_owned())] {
+        let of = |unlisted: Vec<(String, String)>| {
+            let mut sample = offloaded(vec![moving(7, 1)]);
+            let devices = Arc::make_mut(&mut sample.devices);
+            devices.lists.unlisted = unlisted;
+            let lives = Arc::make_mut(&mut devices.lives);
+            lives.calls.entered = 1;
+            lives.unavailable.clone_from(&unavailable);
+            let points = exposed(&mut Exporter::new(Options::default()), &sample);
+            points["rocescope_scrape_collector_success{collector=\"qp_list\"}"]
+        };
+        assert_eq!(of(Vec::new()), 1.0);
+        assert_eq!(of(vec![("mlx5_0".to_owned(), "I/O error".to_owned())]), 0.0);
+    }
+}
+
 #[test]
 fn contexts_are_a_collector() {
     let of = |queries: Queries| {

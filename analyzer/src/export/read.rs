@@ -369,6 +369,7 @@ pub(super) fn collectors(reading: &Reading<'_>, series: &mut Series) {
         series.push(&["devices"], works(readable));
     }
     series.known(&["qp_lives"], facts.qp_lives.as_ref().map(|lives| works(lives.unavailable.is_none())));
+    series.known(&["qp_list"], facts.qp_lives.as_ref().map(|lives| works(lives.unlisted.is_empty())));
     series.known(&["qp_context"], facts.qp_context.as_ref().map(|of| works(of.works())));
     series.known(&["nccl"], facts.nccl.as_ref().map(|nccl| works(nccl.unavailable.is_none())));
 }

@@ -272,7 +272,7 @@ const ROCESCOPE: &[Metric] = &[
         "Rows that could not be written: the disk is full or fails. Absent: no --record.",
         |reading, series| series.known(&[], reading.process.rows.map(|[_, lost]| lost)) },
     gauge! { "scrape_collector_success", None, &["collector"], "source, devices, qp_lives, qp_context",
-        "1: the source works (qp_context: any context of a queue pair was read, or none was to read yet); 0: it does not. Absent: it was not asked for.",
+        "1: the source works (qp_list: all devices list their queue pairs; qp_context: any context of a queue pair was read, or none was to read yet); 0: it does not. Absent: it was not asked for.",
         read::collectors },
     gauge! { "reading_timestamp_seconds", SECONDS, &[], "window.last_ns",
         "Unix time of the sample from which these metrics are computed.",

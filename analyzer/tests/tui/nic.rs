@@ -283,6 +283,7 @@ fn devices_that_do_not_list_their_queue_pairs_are_named() {
     for size in [USUAL, LARGE] {
         let mut app = offloaded_with(size, |devices, _| {
             devices.lists.unlisted = names.map(|name| (name.into(), "Input/output error".into())).into();
+            Arc::make_mut(&mut devices.lives).unavailable = Some("--no-qp-probes".into());
         });
         press(&mut app, &[Key::Char('2')]);
         let shown = text(&app);
@@ -295,10 +296,21 @@ fn devices_that_do_not_list_their_queue_pairs_are_named() {
             assert!(words.contains(&said), "{said}:\n{shown}");
         }
         assert!(words.contains("… and 1 more device") && words.contains("RTS"), "{shown}");
+        // The opened one repeats what is said of its device.
+        press(&mut app, &[Key::Enter]);
+        let said = text(&app).matches("did not list").count();
+        assert_eq!((said, text(&app).contains("mlx5_0 did not list")), (1, true), "{}", text(&app));
     }
     let mut app = offloaded(LARGE);
     press(&mut app, &[Key::Char('2')]);
     assert!(!text(&app).contains("did not list"), "{}", text(&app));
+}
+
+#[test]
+fn queue_pairs_without_room_are_counted() {
+    let mut app = offloaded_with(WIDE, |devices, _| devices.ports[0].qps_left_out = 5_904);
+    press(&mut app, &[Key::Char('2')]);
+    assert!(text(&app).contains("QUEUE PAIRS OF NICS  6, 5,904 more without room"), "{}", text(&app));
 }
 
 #[test]

@@ -41,7 +41,7 @@ use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{Title, frame_height, inner, panel};
 use crate::tui::widgets::{cut, line, scrolled, select};
-use crate::util::units::{UNKNOWN, plural};
+use crate::util::units::{self, UNKNOWN, plural};
 use crate::util::wrap::hanging;
 
 /// Lines below the table from which on they show the selected queue pair.
@@ -141,7 +141,7 @@ impl Page for NicScreen {
         let (all, _) = rows(view, self.order);
         if self.opened {
             let area = view.layout().inner();
-            let height = self.shown(&all).map_or(0, |row| detail::lines(view, row, size(area)).len());
+            let height = self.shown(&all).map_or(0, |row| in_full(view, row, size(area)).len());
             self.scroll.scroll(step, height, usize::from(area.height));
             return;
         }
@@ -231,12 +231,12 @@ impl Page for NicScreen {
             let hint = format!("{} table", key(Input::Back));
             let area =
                 panel(buffer, at.body, at.boxed(), Title { name: "QUEUE PAIR", about: &about, hint: &hint });
-            scrolled(buffer, area, &detail::lines(view, shown, size(area)), self.scroll.offset);
+            scrolled(buffer, area, &in_full(view, shown, size(area)), self.scroll.offset);
             return;
         }
         let [top, table, below] = Self::areas(view, at, all.len());
         preview(buffer, top, &above(view, top.width));
-        let about = format!("{} · {}", in_words(all.len(), count), legend(&all));
+        let about = format!("{} · {}", in_words(all.len(), count, left_out(view)), legend(&all));
         let hint = format!("{} packets' table", key(Input::NicQps));
         let hint = if view.row_count() > 0 { hint.as_str() } else { "" };
         let table =
@@ -258,11 +258,23 @@ fn above(view: &View, width: u16) -> Vec<Line<'static>> {
     let said: Vec<String> = lives(view).into_iter().flat_map(QpLives::not_listed).collect();
     let more = said.len().saturating_sub(UNLISTED);
     let more = (more > 0).then(|| format!("… and {}", plural(more as u64, "more device")));
-    let said = said.into_iter().take(UNLISTED).chain(more);
-    let said = said.flat_map(|one| hanging(&format!(" {one}"), width, 3));
-    let mut lines: Vec<Line<'static>> = said.map(|part| Line::styled(part, theme::BOLD)).collect();
+    let mut lines = bold(said.into_iter().take(UNLISTED).chain(more), width);
     lines.extend(paths::known(view).map(|paths| paths::line(paths, width)));
     lines
+}
+
+/// All lines of an opened queue pair: first that its device did not list it, if so.
+fn in_full(view: &View, row: &Row<'_>, (width, height): (usize, usize)) -> Vec<Line<'static>> {
+    let said = lives(view).into_iter().flat_map(QpLives::not_listed_by);
+    let own = said.filter(|(device, _)| *device == row.device.name && !row.has_ended());
+    let mut lines = bold(own.map(|(_, said)| said), width);
+    lines.extend(detail::lines(view, row, (width, height.saturating_sub(lines.len()))));
+    lines
+}
+
+fn bold(said: impl Iterator<Item = String>, width: usize) -> Vec<Line<'static>> {
+    let parts = said.flat_map(|one| hanging(&format!(" {one}"), width, 3));
+    parts.map(|part| Line::styled(part, theme::BOLD)).collect()
 }
 
 fn lives(view: &View) -> Option<&QpLives> {
@@ -346,8 +358,14 @@ fn put(buffer: &mut Buffer, area: Rect, column: &Column, text: &str, style: rata
     buffer.set_stringn(area.x + u16::try_from(free).unwrap_or(0), area.y, &text, width, style);
 }
 
-fn in_words(shown: usize, count: usize) -> String {
-    if shown == count { count.to_string() } else { format!("{shown} of {count}") }
+fn in_words(shown: usize, count: usize, left_out: u64) -> String {
+    let all = if shown == count { count.to_string() } else { format!("{shown} of {count}") };
+    if left_out == 0 { all } else { format!("{all}, {} more without room", units::count(left_out)) }
+}
+
+/// Queue pairs that the facts do not list.
+fn left_out(view: &View) -> u64 {
+    rows::devices(view).map(|device| device.qps_left_out).sum()
 }
 
 /// The letters of the sources that any of these has.
