@@ -1,53 +1,59 @@
-//! A bound of the texts that the recovery of a journal takes into memory: few bytes, of anybody who may write to the
-//! folder, unpack to any number of them.
+//! A bound of the memory that rows of a recording take when they are read: few bytes, of anybody who may write to the
+//! folder, unpack to any number of rows and texts.
 
 use std::io;
 
 use crate::util::units;
 
-/// Maximum length of the texts of a table's rows that are in no block, in bytes: 64 for each of as many rows as a
-/// journal may have, 32 kB for each of a row group.
-pub(super) const MOST_TEXTS_OPEN: usize = 256 << 20;
+/// Maximum memory of the rows of a journal that are in no block, those of all tables together, in bytes: of each table,
+/// a recorder leaves some row groups, and one row for each destination of its flows.
+pub(super) const MOST_OPEN_BYTES: usize = 1 << 30;
+/// Maximum length of the texts that are in memory of files that are read a part at a time, in bytes: 32 kB for each row
+/// of a row group.
+pub(crate) const MOST_TEXTS: usize = 256 << 20;
 
-/// How much more text may be taken into memory.
+/// How much more may be taken into memory.
 #[derive(Clone, Debug)]
-pub(super) struct TextBudget {
+pub(crate) struct MemoryBudget {
     most: usize,
     left: usize,
 }
 
-impl TextBudget {
+impl MemoryBudget {
     /// One of this many bytes.
-    pub(super) const fn of(most: usize) -> Self {
+    pub(crate) const fn of(most: usize) -> Self {
         Self { most, left: most }
     }
 
-    /// One that never ends, of files that are read a group at a time.
+    /// One that never ends, of rows that this process wrote.
     pub(super) const fn unlimited() -> Self {
         Self::of(usize::MAX)
     }
 
     /// Number of bytes that are left.
-    pub(super) const fn left(&self) -> usize {
+    pub(crate) const fn left(&self) -> usize {
         self.left
     }
 
-    /// Takes the bytes of texts.
+    /// Takes bytes.
     ///
     /// # Errors
     /// If fewer are left.
-    pub(super) fn take(&mut self, length: usize) -> io::Result<()> {
-        self.left = self.left.checked_sub(length).ok_or_else(|| more_than(self.most))?;
+    pub(super) fn take(&mut self, bytes: usize) -> io::Result<()> {
+        self.left = self.left.checked_sub(bytes).ok_or_else(|| more_than(self.most))?;
         Ok(())
+    }
+
+    /// Gives back bytes that are no longer in memory.
+    pub(crate) const fn give_back(&mut self, bytes: usize) {
+        self.left += bytes;
     }
 }
 
-/// The error that there are more bytes of texts.
+/// The error that rows take more memory than this many bytes.
 pub(super) fn more_than(most: usize) -> io::Error {
-    not_written(&format!("more than {}", units::bytes(most as u64)))
-}
-
-/// The error that texts are of no recorder.
-pub(super) fn not_written(reason: &str) -> io::Error {
-    io::Error::other(format!("it has texts that a recorder does not write: {reason}"))
+    io::Error::other(format!(
+        "its rows take more memory than those of a recorder: more than {}",
+        units::bytes(most as u64)
+    ))
 }

@@ -46,7 +46,11 @@ $ rocescope diff monday/ today/                                    # recordings,
   the journal. Rows that wait (the sums of an interval of `flow_rollup`, the minute of `hosts`, new figures of `findings`, the last step) are
   in the journal as they are so far, and become rows. An interval takes some 25 bytes of the journal for each row and 0.6 kB: with `--rollup` 0.7 kB for one flow, 2 kB for 16 on
   16 links, 25 kB for 400 to as many destinations. `replay` says for how long no run recorded. The journal is synced to the disk every 30 s: a power failure loses up to 30 s. The journal of an older version is sealed as well, with null in columns that it lacks.
-  A journal with more rows or texts than a recorder writes (268 MB of texts in a table's rows, or in a block of them) is left as it is, and named.
+  A journal whose rows, of all tables together, would take more memory than those of a recorder (1.07 GB) is left as it is, and named.
+- Bytes of others take no memory without a bound. A file is left out, and named, if its pages of a row group would take more than 268 MB, its
+  metadata more than 34 MB, or its texts with those of the other tables more than 268 MB; so is one that is compressed otherwise than with LZ4_RAW, or has texts
+  encoded otherwise than plain or by a dictionary. A playback holds at most 262,144 flows, 65,536 queue pairs, 4,096 links, 4,096 ports, 65,536 findings and 4,194,304
+  steps; a message has the number of rows beyond these. Packets of flows beyond count in `totals.lost.flow_table_full`.
 - `record --read` refuses a capture whose links have rows of the same host and time in the folder: its packets would count twice. Captures of
   other links or times, and of other hosts (`--host`), go into one folder. Name the host of each capture: by default it is this
   machine, and `fleet` takes all captures that were recorded on it as one host, which it says where they are in several folders.

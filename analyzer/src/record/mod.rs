@@ -6,7 +6,8 @@
 //! | [`cell`], [`table`] | values, columns and rows |
 //! | [`parquet`] | rows as Parquet files and back |
 //! | `packed` | rows as bytes of the journal and back |
-//! | `budget` | a bound of the texts that recovery takes into memory |
+//! | `check`, `thrift` | checks of Parquet files before they are decoded |
+//! | `budget` | a bound of the memory that rows take when they are read |
 //! | [`collect`] | rows from successive reports; pure |
 //! | [`clock`] | steps of the wall clock; pure |
 //! | [`clickhouse`] | sends files to ClickHouse, from a queue on disk |
@@ -16,8 +17,9 @@
 
 #[macro_use]
 pub mod table;
-mod budget;
+pub(crate) mod budget;
 pub mod cell;
+pub(crate) mod check;
 pub mod clickhouse;
 pub mod clock;
 pub mod collect;

@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 
-use super::budget::{TextBudget, more_than, not_written};
+use super::budget::{MemoryBudget, more_than};
 use super::cell::{Cell, CellKind};
 use super::parquet::{self, GROUP, Groups};
 use super::table::{Column, Row};
@@ -75,17 +75,22 @@ pub(super) fn pack_rows<R: Row>(rows: &[R]) -> io::Result<Vec<u8>> {
 }
 
 /// The rows of these bytes, at most this many, also if they are a Parquet file. Columns that a version did not have are
-/// null. The budget is of all rows that are in memory together.
+/// null. The budget is of all rows and texts that are in memory together.
 ///
 /// # Errors
 /// If they are none, of another table, or take more memory than rows that are packed here.
-pub(super) fn unpack_rows<R: Row>(bytes: Bytes, most: usize, budget: &mut TextBudget) -> io::Result<Vec<R>> {
+pub(super) fn unpack_rows<R: Row>(
+    bytes: Bytes,
+    most: usize,
+    budget: &mut MemoryBudget,
+) -> io::Result<Vec<R>> {
     let mut rows = Vec::new();
     let Some((&MARK, rest)) = bytes.split_first() else {
         let mut groups = Groups::new(bytes).map_err(io::Error::other)?;
         while let Some(more) = groups.next_within(budget).map_err(parquet::cause)? {
+            check_count::<R>(rows.len() + more.len(), most)?;
+            budget.take(size_of_val(&*more))?;
             rows.extend(more);
-            check_count::<R>(rows.len(), most)?;
         }
         return Ok(rows);
     };
@@ -93,7 +98,9 @@ pub(super) fn unpack_rows<R: Row>(bytes: Bytes, most: usize, budget: &mut TextBu
     if groups.iter().any(|group| !(1..=GROUP).contains(&group.rows)) {
         return Err(io::Error::other(Malformed));
     }
-    check_count::<R>(groups.iter().map(|group| group.rows).sum(), most)?;
+    let count = groups.iter().map(|group| group.rows).sum();
+    check_count::<R>(count, most)?;
+    budget.take(count.saturating_mul(size_of::<R>()))?;
     for group in groups {
         unpack_group(&group, budget, &mut rows)?;
     }
@@ -148,7 +155,7 @@ fn pack_group<R: Row>(rows: &[R]) -> io::Result<Option<PackedGroup>> {
     Ok(Some(PackedGroup { rows: rows.len(), columns, texts: compressor.finish()?.into() }))
 }
 
-fn unpack_group<R: Row>(group: &PackedGroup, budget: &mut TextBudget, rows: &mut Vec<R>) -> io::Result<()> {
+fn unpack_group<R: Row>(group: &PackedGroup, budget: &mut MemoryBudget, rows: &mut Vec<R>) -> io::Result<()> {
     let texts = unpack_texts(group, R::TABLE.columns.len(), budget)?;
     let none = PackedColumn::default();
     let columns = group.columns.iter().chain(std::iter::repeat(&none));
@@ -164,7 +171,7 @@ fn unpack_group<R: Row>(group: &PackedGroup, budget: &mut TextBudget, rows: &mut
 }
 
 /// The texts of a group of a table with this many columns. Few bytes may unpack to any number of texts.
-fn unpack_texts(group: &PackedGroup, columns: usize, budget: &mut TextBudget) -> io::Result<Vec<Shared>> {
+fn unpack_texts(group: &PackedGroup, columns: usize, budget: &mut MemoryBudget) -> io::Result<Vec<Shared>> {
     let most = if group.rows > 1 { MOST_TEXTS } else { usize::MAX };
     let length = (most.min(budget.left()) as u64).saturating_add(1);
     let mut texts = Vec::new();
@@ -174,7 +181,7 @@ fn unpack_texts(group: &PackedGroup, columns: usize, budget: &mut TextBudget) ->
         return Err(more_than(most));
     }
     if packed_count(&texts).is_ok_and(|count| count > group.rows * columns) {
-        return Err(not_written("more than their rows have cells"));
+        return Err(io::Error::other("it has more texts than its rows have cells"));
     }
     unpacked(&texts).map_err(io::Error::other)
 }
@@ -238,7 +245,7 @@ mod tests {
     use crate::record::registry::{Event, LinkSecond};
 
     fn unpack<R: Row>(bytes: Vec<u8>, most: usize) -> io::Result<Vec<R>> {
-        unpack_rows(bytes.into(), most, &mut TextBudget::unlimited())
+        unpack_rows(bytes.into(), most, &mut MemoryBudget::unlimited())
     }
 
     fn long(length: usize, n: u64) -> LinkSecond {
@@ -285,27 +292,28 @@ mod tests {
         let packed = pack_rows(&rows).unwrap();
         let groups: Vec<PackedGroup> = unpacked(&packed[1..]).unwrap();
         assert_eq!(groups.iter().map(|group| group.rows).collect::<Vec<_>>(), [2, 1, 1, 1]);
-        let budget = &mut TextBudget::of(crate::record::budget::MOST_TEXTS_OPEN);
+        let budget = &mut MemoryBudget::of(crate::record::budget::MOST_OPEN_BYTES);
         assert!(unpack_rows::<LinkSecond>(packed.into(), 5, budget).unwrap() == rows);
     }
 
     /// Each is of a length that is allowed.
     #[test]
-    fn all_groups_together_have_one_budget_of_texts() {
+    fn all_groups_together_have_one_budget() {
         let packed = pack_rows(&[long(10_000, 0)]).unwrap();
         // The number of groups comes before them.
         let bomb = [&[MARK, 100][..], &packed[2..].repeat(100)].concat();
         assert!(bomb.len() < 100_000, "{}", bomb.len());
         let unpack = |bytes: &[u8], most: usize| {
-            let mut budget = TextBudget::of(most);
+            let mut budget = MemoryBudget::of(most);
             let rows = unpack_rows::<LinkSecond>(bytes.to_vec().into(), 100, &mut budget);
             rows.map(|rows| (rows.len(), most - budget.left())).map_err(|error| error.to_string())
         };
         let (one, each) = unpack(&packed, 1 << 20).unwrap();
-        assert!(one == 1 && (10_000..11_000).contains(&each), "{each}");
+        let text = each - size_of::<LinkSecond>();
+        assert!(one == 1 && (10_000..11_000).contains(&text), "{each}");
         assert_eq!(unpack(&bomb, 100 * each), Ok((100, 100 * each)));
         let said = unpack(&bomb, 800_000).unwrap_err();
-        assert_eq!(said, "it has texts that a recorder does not write: more than 800 kB");
+        assert_eq!(said, "its rows take more memory than those of a recorder: more than 800 kB");
         assert_eq!(unpack(&bomb, 100 * each - 1).unwrap_err().split(": ").next(), said.split(": ").next());
     }
 
@@ -317,14 +325,15 @@ mod tests {
         let (file, packed) = (parquet::encode(&rows).unwrap(), pack_rows(&rows).unwrap());
         assert!(file.len() < 20_000, "{}", file.len());
         let unpack = |bytes: Vec<u8>, most: usize| {
-            let rows = unpack_rows::<LinkSecond>(bytes.into(), 100, &mut TextBudget::of(most));
+            let rows = unpack_rows::<LinkSecond>(bytes.into(), 100, &mut MemoryBudget::of(most));
             rows.map_err(|error| error.to_string())
         };
-        assert!(unpack(packed, 21_000).unwrap() == rows);
-        assert!(unpack(file.clone(), 1_010_000).unwrap() == rows);
-        let said = "it has texts that a recorder does not write: more than 990 kB";
-        assert_eq!(unpack(file.clone(), 990_000).unwrap_err(), said);
-        let each = parquet::each::<LinkSecond>(file.into(), &mut TextBudget::of(990_000), &mut |_| {});
+        let own = size_of_val(&*rows);
+        assert!(unpack(packed, own + 21_000).unwrap() == rows);
+        assert!(unpack(file.clone(), own + 1_010_000).unwrap() == rows);
+        assert!(unpack(file.clone(), own + 990_000).is_err());
+        let said = "its rows take more memory than those of a recorder: more than 990 kB";
+        let each = parquet::each::<LinkSecond>(file.into(), &mut MemoryBudget::of(990_000), &mut |_| {});
         assert_eq!(parquet::cause(each.unwrap_err()).to_string(), said);
     }
 
@@ -344,9 +353,9 @@ mod tests {
         };
         let long = "x".repeat(MOST_TEXTS);
         let said = refused(of_texts(&vec![long.as_str().into()]), 2);
-        assert_eq!(said, "it has texts that a recorder does not write: more than 16.8 MB");
+        assert_eq!(said, "its rows take more memory than those of a recorder: more than 16.8 MB");
         let said = refused(of_texts(&vec![Shared::default(); 1 << 16]), 2);
-        assert_eq!(said, "it has texts that a recorder does not write: more than their rows have cells");
+        assert_eq!(said, "it has more texts than its rows have cells");
         let rows = vec![link(1); 1_000];
         for bytes in [pack_rows(&rows).unwrap(), parquet::encode(&rows).unwrap()] {
             let said = refused(bytes.clone(), 999);

@@ -4,7 +4,6 @@
 //! little as with zstd, without a C library.
 
 use std::io::{self, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,17 +14,17 @@ use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::{ParquetError, Result};
-use parquet::file::metadata::{KeyValue, RowGroupMetaData};
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::file::reader::{ChunkReader, FileReader, Length, RowGroupReader};
+use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type};
 
-use super::budget::TextBudget;
+use super::budget::{MOST_TEXTS, MemoryBudget};
 use super::cell::{Cell, CellKind};
+use super::check::{self, SharedFile, guarded, open};
 use super::table::{Column, Row, Table};
-use super::thrift::{self, Fault};
 use crate::util::shared::Shared;
 
 /// Maximum number of rows in a row group.
@@ -33,14 +32,6 @@ pub const GROUP: usize = 8_192;
 /// Number of values that are held as they are encoded, at a time: those of all columns of a group would take as much
 /// memory as all else of a recording that is not mapped.
 const CELLS: usize = 1 << 17;
-/// Row groups with more rows are refused: other writers use some hundred thousand.
-const MOST_ROWS: usize = 1 << 24;
-/// Length of the file's trailer: metadata length and magic number.
-const TAIL: usize = 8;
-/// Bytes read first for a page header: most have some dozens, those with statistics of long texts more.
-const HEADER: usize = 4 << 10;
-/// Compressions that are read. By default, DuckDB and others write another one.
-const READ: [Compression; 3] = [Compression::UNCOMPRESSED, Compression::LZ4_RAW, Compression::LZ4];
 /// Key in the file's metadata with the version of the schema.
 const VERSION_KEY: &str = "rocescope.schema";
 /// Columns with minimum and maximum statistics, by which engines skip row groups. For all columns, statistics would
@@ -230,8 +221,7 @@ pub fn join<W: Write + Send>(table: &Table, files: impl IntoIterator<Item = Byte
         let reader = open(file.clone())?;
         let added = added_since(table, &whole, reader.metadata().file_metadata().schema())?;
         for group in reader.metadata().row_groups() {
-            let rows = usize::try_from(group.num_rows()).ok().filter(|rows| *rows <= MOST_ROWS);
-            let rows = rows.ok_or_else(damaged)?;
+            let rows = check::rows(group)?;
             let mut joined = writer.next_row_group()?;
             for column in group.columns() {
                 let close = ColumnCloseResult {
@@ -288,7 +278,7 @@ fn missing(name: &str) -> ParquetError {
 /// If it is not a Parquet file, is damaged, or a column has another type.
 pub fn decode<R: Row>(file: Bytes) -> Result<Vec<R>> {
     let mut rows = Vec::new();
-    each(file, &mut TextBudget::unlimited(), &mut |row| rows.push(row))?;
+    each(file, &mut MemoryBudget::unlimited(), &mut |row| rows.push(row))?;
     Ok(rows)
 }
 
@@ -296,7 +286,7 @@ pub fn decode<R: Row>(file: Bytes) -> Result<Vec<R>> {
 ///
 /// # Errors
 /// As [`decode`], and if the texts of all rows exceed the budget.
-pub(super) fn each<R: Row>(file: Bytes, texts: &mut TextBudget, take: &mut dyn FnMut(R)) -> Result<()> {
+pub(super) fn each<R: Row>(file: Bytes, texts: &mut MemoryBudget, take: &mut dyn FnMut(R)) -> Result<()> {
     let mut groups = Groups::new(file)?;
     while let Some(rows) = groups.next_within(texts)? {
         rows.into_iter().for_each(&mut *take);
@@ -330,63 +320,6 @@ enum Field {
     Text(ColumnReaderImpl<ByteArrayType>, bool, Shared),
 }
 
-/// A file shared between the Parquet reader and the checks here.
-struct SharedFile<C>(Arc<C>);
-
-impl<C: ChunkReader> Length for SharedFile<C> {
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-}
-
-impl<C: ChunkReader> ChunkReader for SharedFile<C> {
-    type T = C::T;
-
-    fn get_read(&self, start: u64) -> Result<Self::T> {
-        self.0.get_read(start)
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
-        self.0.get_bytes(start, length)
-    }
-}
-
-/// Opens a Parquet reader for a file whose metadata passes the checks.
-fn open<C: ChunkReader + 'static>(file: C) -> Result<SerializedFileReader<C>> {
-    let length = file.len();
-    if let Some(end) = length.checked_sub(TAIL as u64) {
-        let tail = file.get_bytes(end, TAIL)?;
-        // The reader refuses a file that is shorter or has another trailer.
-        if let [a, b, c, d, b'P', b'A', b'R', b'1'] = tail[..]
-            && let metadata = u32::from_le_bytes([a, b, c, d])
-            && let Some(start) = end.checked_sub(metadata.into())
-        {
-            let bytes = file.get_bytes(start, metadata as usize)?;
-            thrift::structure(&bytes).map_err(|_| damaged())?;
-        }
-    }
-    guarded(|| SerializedFileReader::new(file))
-}
-
-/// Checks the page headers in a range of the file.
-fn check_pages(file: &impl ChunkReader, start: u64, end: u64) -> Result<()> {
-    let mut at = start;
-    while at < end {
-        let left = usize::try_from(end - at).unwrap_or(usize::MAX);
-        let mut room = HEADER.min(left);
-        let header = loop {
-            match thrift::structure(&file.get_bytes(at, room)?) {
-                Ok(header) => break header,
-                Err(Fault::Cut) if room < left => room = room.saturating_mul(8).min(left),
-                Err(_) => return Err(damaged()),
-            }
-        };
-        let page = header.page.and_then(|page| u64::try_from(page).ok()).ok_or_else(damaged)?;
-        at = at.saturating_add(header.length as u64).saturating_add(page);
-    }
-    Ok(())
-}
-
 impl<C: ChunkReader + 'static> Groups<C> {
     /// Reads the metadata at the end of the file.
     ///
@@ -406,13 +339,13 @@ impl<C: ChunkReader + 'static> Groups<C> {
     /// last.
     ///
     /// # Errors
-    /// As [`decode`]. The rest of the row group is then skipped.
+    /// As [`decode`], and if their texts are longer than any of a recorder. The rest of the row group is then skipped.
     pub fn next_rows<R: Row>(&mut self) -> Result<Option<Vec<R>>> {
-        self.next_within(&mut TextBudget::unlimited())
+        self.next_within(&mut MemoryBudget::of(MOST_TEXTS))
     }
 
     /// [`Self::next_rows`], with an error if their texts exceed the budget.
-    pub(super) fn next_within<R: Row>(&mut self, texts: &mut TextBudget) -> Result<Option<Vec<R>>> {
+    pub(crate) fn next_within<R: Row>(&mut self, texts: &mut MemoryBudget) -> Result<Option<Vec<R>>> {
         let mut group = match self.open.take() {
             Some(group) => group,
             None if self.at >= self.reader.num_row_groups() => return Ok(None),
@@ -428,86 +361,14 @@ impl<C: ChunkReader + 'static> Groups<C> {
     }
 }
 
-/// Converts a panic into an error: the Parquet reader asserts properties that a damaged file can violate. The checks
-/// before it leave few such cases.
-fn guarded<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err(damaged()))
-}
-
-fn damaged() -> ParquetError {
-    ParquetError::General("the file is damaged".to_owned())
-}
-
-/// Fault of a file in its metadata or the headers of its pages. Values are not read. `None` if nothing is,
-/// or if the file cannot be read at all.
-pub fn fault<C: ChunkReader + 'static>(file: C) -> Option<String> {
-    let check = || {
-        let groups = Groups::new(file)?;
-        let mut all = groups.reader.metadata().row_groups().iter();
-        all.try_for_each(|group| check_group(group, &*groups.file).map(drop))
-    };
-    reason(check())
-}
-
-/// Fault of a file in the pages of its values, which are decompressed and not decoded. `None` as of [`fault`].
-pub fn page_fault<C: ChunkReader + 'static>(file: C) -> Option<String> {
-    let check = || {
-        let reader = open(file)?;
-        for group in 0..reader.num_row_groups() {
-            let group = reader.get_row_group(group)?;
-            let columns = group.metadata().columns().iter().enumerate();
-            for (column, _) in columns.filter(|(_, about)| READ.contains(&about.compression())) {
-                let mut pages = group.get_column_page_reader(column)?;
-                while pages.get_next_page()?.is_some() {}
-            }
-        }
-        Ok(())
-    };
-    reason(guarded(check))
-}
-
-/// What is wrong with a file. `None`: nothing, or it cannot be read at all.
-fn reason(result: Result<()>) -> Option<String> {
-    match result {
-        Err(ParquetError::External(cause)) if cause.is::<io::Error>() => None,
-        result => result.err().map(|error| error.to_string()),
-    }
-}
-
-/// Checks a row group, and returns the number of its rows.
-fn check_group(group: &RowGroupMetaData, file: &impl ChunkReader) -> Result<usize> {
-    let bytes = file.len();
-    let rows = usize::try_from(group.num_rows()).ok().filter(|rows| *rows <= MOST_ROWS);
-    let rows = rows.ok_or_else(damaged)?;
-    let is_inside = |number: i64| u64::try_from(number).is_ok_and(|number| number <= bytes);
-    for column in group.columns() {
-        let begin = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
-        let end = begin.checked_add(column.compressed_size()).ok_or_else(damaged)?;
-        if ![begin, column.data_page_offset(), column.compressed_size(), end].into_iter().all(is_inside) {
-            return Err(damaged());
-        }
-        if let (Ok(begin), Ok(end)) = (u64::try_from(begin), u64::try_from(end)) {
-            check_pages(file, begin, end)?;
-        }
-    }
-    Ok(rows)
-}
-
 /// Checks a row group and prepares reading it.
 fn begin<R: Row>(group: &dyn RowGroupReader, file: &impl ChunkReader) -> Result<Group> {
-    let rows = check_group(group.metadata(), file)?;
-    let mut foreign =
-        group.metadata().columns().iter().map(parquet::file::metadata::ColumnChunkMetaData::compression);
-    if let Some(codec) = foreign.find(|codec| !READ.contains(codec)) {
-        return Err(ParquetError::General(format!(
-            "compressed with {codec}, which only engines read here: write it with LZ4_RAW"
-        )));
-    }
+    let rows = check::group_to_read(group.metadata(), file, R::TABLE)?;
     let fields = R::TABLE.columns.iter().map(|column| field_of(group, column)).collect::<Result<_>>()?;
     Ok(Group { fields, left: rows })
 }
 
-fn read_rows<R: Row>(group: &mut Group, texts: &mut TextBudget) -> Result<Vec<R>> {
+fn read_rows<R: Row>(group: &mut Group, texts: &mut MemoryBudget) -> Result<Vec<R>> {
     let rows = group.left.min(GROUP);
     group.left -= rows;
     let columns: Vec<Vec<Cell>> =
@@ -552,7 +413,7 @@ fn field_of(group: &dyn RowGroupReader, column: &Column) -> Result<Field> {
     })
 }
 
-fn read_column(field: &mut Field, rows: usize, texts: &mut TextBudget) -> Result<Vec<Cell>> {
+fn read_column(field: &mut Field, rows: usize, texts: &mut MemoryBudget) -> Result<Vec<Cell>> {
     match field {
         Field::Absent => Ok(vec![Cell::Null; rows]),
         Field::Int(reader, optional, scale) => {

@@ -1,9 +1,12 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
+use parquet::column::writer::ColumnCloseResult;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::file::writer::SerializedFileWriter;
 
 use super::cell::{Cell, CellKind, Time};
+use super::check::{fault, page_fault};
 use super::parquet::{GROUP, Groups, decode, encode, encode_groups, join};
 use super::registry::{DeviceSecond, Event, LinkSecond, Rows, TABLES};
 use super::table::{Row, Table, Visit};
@@ -162,7 +165,6 @@ fn files_of_other_writers_have_their_own_unit_of_time() {
     use parquet::basic::Compression;
     use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
     use parquet::file::properties::WriterProperties;
-    use parquet::file::writer::SerializedFileWriter;
     use parquet::schema::parser::parse_message_type;
 
     let columns: Vec<_> = Event::TABLE.columns.iter().filter(|column| !column.nullable).collect();
@@ -256,6 +258,96 @@ fn a_few_bytes_do_not_hold_the_reader_up() {
     let mut file = encode(&[link(1)]).unwrap();
     file[4..4 + lists.len()].copy_from_slice(&lists);
     assert!(decode::<LinkSecond>(file.into()).unwrap_err().to_string().contains("damaged"));
+}
+
+/// A number of a Thrift structure, in the next field.
+fn number(id_more: u8, number: i32) -> Vec<u8> {
+    let mut left = ((number << 1) ^ (number >> 31)).cast_unsigned();
+    let mut bytes = vec![id_more << 4 | 5];
+    while left > 0x7F {
+        bytes.push(left as u8 | 0x80);
+        left >>= 7;
+    }
+    bytes.push(left as u8);
+    bytes
+}
+
+/// The header of a page of this type and of these lengths; its own part is the field so much later than the third.
+fn page_header(
+    kind: i32,
+    decompressed: i32,
+    compressed: i32,
+    more: u8,
+    values: i32,
+    encoding: i32,
+) -> Vec<u8> {
+    let head = [number(1, kind), number(1, decompressed), number(1, compressed)].concat();
+    [head, vec![more << 4 | 12], number(1, values), number(1, encoding), vec![0, 0]].concat()
+}
+
+/// A file of one row, of which the column `host` has these bytes.
+fn with_host(chunk: &[u8]) -> Bytes {
+    let file = Bytes::from(encode(&[link(1)]).unwrap());
+    let reader = SerializedFileReader::new(file.clone()).unwrap();
+    let schema = reader.metadata().file_metadata().schema_descr().root_schema_ptr();
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema, Default::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    for column in reader.metadata().row_group(0).columns() {
+        let (mut from, mut metadata) = (file.clone(), column.clone());
+        if column.column_descr().name() == "host" {
+            from = Bytes::copy_from_slice(chunk);
+            let length = i64::try_from(chunk.len()).unwrap();
+            let builder = metadata.into_builder().set_dictionary_page_offset(None).set_data_page_offset(0);
+            metadata = builder.set_total_compressed_size(length).build().unwrap();
+        }
+        let close = ColumnCloseResult {
+            bytes_written: metadata.compressed_size().cast_unsigned(),
+            rows_written: 1,
+            metadata,
+            bloom_filter: None,
+            column_index: None,
+            offset_index: None,
+        };
+        group.append_column(&from, close).unwrap();
+    }
+    group.close().unwrap();
+    writer.into_inner().unwrap().into()
+}
+
+/// Before these checks, the first took 64 GB, the second 2 GB for each column.
+#[test]
+fn a_few_bytes_take_no_memory_that_they_ask_for() {
+    let error = |file: Bytes| {
+        assert!(file.len() < 10_000, "{}", file.len());
+        decode::<LinkSecond>(file).unwrap_err().to_string()
+    };
+    let dictionary = with_host(&page_header(2, 0, 0, 4, i32::MAX, 0));
+    assert!(error(dictionary.clone()).contains("the file is damaged"));
+    assert!(fault(dictionary).is_some());
+    let long = with_host(&[page_header(0, i32::MAX, 9, 2, 1, 0), vec![0; 9]].concat());
+    assert!(
+        error(long.clone()).contains("its pages would take 2.15 GB of memory, more than 268 MB"),
+        "{}",
+        error(long)
+    );
+    // An engine may read it: it is not damaged.
+    assert_eq!((fault(long.clone()), page_fault(long)), (None, None));
+    // The number of texts stands in the page itself.
+    let lengths = [0x80, 1, 1, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 7, 0];
+    let encoded = [page_header(0, 11, 11, 2, 1, 6), lengths.to_vec()].concat();
+    assert!(
+        error(with_host(&encoded)).contains("encoded as DELTA_LENGTH_BYTE_ARRAY, which only engines read")
+    );
+}
+
+#[test]
+fn metadata_longer_than_any_are_refused() {
+    let length: u32 = 40 << 20;
+    let mut file = vec![0; length as usize + 4];
+    file.extend(length.to_le_bytes());
+    file.extend(b"PAR1");
+    let error = decode::<LinkSecond>(file.into()).unwrap_err().to_string();
+    assert!(error.contains("its metadata would take 41.9 MB of memory, more than 33.6 MB"), "{error}");
 }
 
 #[test]

@@ -12,6 +12,9 @@ use crate::util::shared::Shared;
 use crate::util::time::HOUR_NS;
 use crate::util::units::time_utc;
 
+/// Maximum number of links of a file: more are of no recorder.
+const MOST_LINKS: usize = 1 << 12;
+
 /// A link of a capture and the time of its rows in a file, Unix nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct RecordedTime {
@@ -96,11 +99,13 @@ fn of_file(path: &Path) -> Vec<RecordedTime> {
         for row in rows.into_iter().filter(|row| row.direction.is_none()) {
             let to_ns = row.t.0;
             let from_ns = to_ns.saturating_sub(row.interval_ns.max(1));
+            let has_room = spans.len() < MOST_LINKS;
             match spans.iter_mut().find(|span| span.link == row.link) {
                 Some(span) => {
                     (span.from_ns, span.to_ns) = (span.from_ns.min(from_ns), span.to_ns.max(to_ns));
                 }
-                None => spans.push(RecordedTime { link: row.link, from_ns, to_ns }),
+                None if has_room => spans.push(RecordedTime { link: row.link, from_ns, to_ns }),
+                None => {}
             }
         }
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{FILES, MOST_DEPTH, Recordings, each_file, is_bucket};
 use crate::fleet::question::{Chosen, Question};
 use crate::record::TABLES;
-use crate::record::parquet::{fault, page_fault};
+use crate::record::check::{fault, page_fault};
 
 /// Maximum number of files that are left out. More are no accident, and the statement would become long.
 const MOST: usize = 100;

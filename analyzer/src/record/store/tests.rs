@@ -5,8 +5,9 @@ use bytes::Bytes;
 
 use super::*;
 use crate::record::cell::Time;
+use crate::record::packed;
 use crate::record::parquet::{self, GROUP};
-use crate::record::registry::{DeviceSecond, Rows};
+use crate::record::registry::{DeviceSecond, LinkSecond, Rows};
 
 const HOST: &str = "node1";
 use crate::util::time::NS_PER_S as SECOND;
@@ -392,7 +393,7 @@ fn a_journal_that_would_take_any_amount_of_memory_is_named_with_its_remedy() {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut hostile = Journal::create(path.clone()).unwrap();
     // Six hundred times the 8,192 rows of one group: the number of groups comes before them.
-    let packed = crate::record::packed::pack_rows(&rows(START, GROUP as u64).device_seconds).unwrap();
+    let packed = packed::pack_rows(&rows(START, GROUP as u64).device_seconds).unwrap();
     let bomb = [&[packed[0], 0xD8, 0x04][..], &packed[2..].repeat(600)].concat();
     hostile.append(&[(FrameKind::Rows, "device_seconds", &bomb)]).unwrap();
     drop(hostile);
@@ -410,40 +411,60 @@ fn a_journal_that_would_take_any_amount_of_memory_is_named_with_its_remedy() {
 
 /// Those that are replaced count no more.
 #[test]
-fn all_open_rows_of_a_table_have_one_budget_of_texts() {
+fn all_open_rows_of_all_tables_have_one_budget() {
     use journal::{FrameKind, Journal};
 
+    let text = |n: u8| char::from(n).to_string().repeat(10_000);
     let row = |n: u8| {
-        let counter = char::from(n).to_string().repeat(10_000);
-        let of = |row| DeviceSecond { counter: counter.as_str().into(), ..row };
+        let of = |row| DeviceSecond { counter: text(n).as_str().into(), ..row };
         rows(START, 1).device_seconds.into_iter().map(of).collect::<Vec<_>>()
     };
-    let packed: Vec<Vec<u8>> =
-        (b'a'..=b'c').map(|n| crate::record::packed::pack_rows(&row(n)).unwrap()).collect();
+    let packed: Vec<Vec<u8>> = (b'a'..=b'c').map(|n| packed::pack_rows(&row(n)).unwrap()).collect();
+    let link = LinkSecond { link: text(b'l').as_str().into(), ..LinkSecond::default() };
+    let of_link = packed::pack_rows(&[link]).unwrap();
     let block = parquet::encode(&row(b'd')).unwrap();
-    let recovered = |kinds: &[FrameKind], most: usize| {
+    let recovered = |kinds: &[(FrameKind, &str)], most: usize| {
         let dir = tempfile::tempdir().unwrap();
         let path = layout::journal(dir.path(), HOST, &layout::uuid());
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let mut journal = Journal::create(path.clone()).unwrap();
-        for (kind, rows) in kinds.iter().zip(packed.iter().cycle()) {
-            let bytes = if *kind == FrameKind::Block { &block } else { rows };
-            journal.append(&[(*kind, "device_seconds", bytes)]).unwrap();
+        for ((kind, table), rows) in kinds.iter().zip(packed.iter().cycle()) {
+            let bytes = match (kind, *table) {
+                (FrameKind::Block, _) => &block,
+                (_, "link_seconds") => &of_link,
+                _ => rows,
+            };
+            journal.append(&[(*kind, table, bytes)]).unwrap();
         }
         drop(journal);
         let volume = Volume::recover_within(path, most).map_err(|error| error.to_string())?;
         Ok::<usize, String>(volume.unwrap().open_rows())
     };
-    let (rows, block, unfinished) = (FrameKind::Rows, FrameKind::Block, FrameKind::Unfinished);
-    assert_eq!(recovered(&[rows, rows, rows], 31_000), Ok(3));
-    let said = Err("it has texts that a recorder does not write: more than 29.0 kB".to_owned());
-    assert_eq!(recovered(&[rows, rows, rows], 29_000), said);
-    assert_eq!(recovered(&[rows, rows, block, rows, rows], 29_000), Ok(2));
+    let [rows, block, unfinished] =
+        [FrameKind::Rows, FrameKind::Block, FrameKind::Unfinished].map(|kind| (kind, "device_seconds"));
+    let (of_link, waits) = ((FrameKind::Rows, "link_seconds"), (FrameKind::Unfinished, "link_seconds"));
+    let refused =
+        |most: &str| Err(format!("its rows take more memory than those of a recorder: more than {most}"));
+    assert_eq!(recovered(&[rows, rows, rows], 32_000), Ok(3));
+    assert_eq!(recovered(&[rows, rows, rows], 29_000), refused("29.0 kB"));
+    assert_eq!(recovered(&[rows, of_link, rows], 29_000), refused("29.0 kB"), "of two tables");
+    assert_eq!(recovered(&[rows, waits, rows], 29_000), refused("29.0 kB"), "finished or not");
+    assert_eq!(recovered(&[rows, rows, block, of_link, rows], 29_000), Ok(2));
     assert_eq!(recovered(&[unfinished, unfinished, unfinished], 29_000), Ok(1));
+    assert_eq!(recovered(&[unfinished, waits, rows, rows], 32_000), Ok(3));
     // Also of the rows of a block, which are in memory one group at a time.
-    let said = Err("it has texts that a recorder does not write: more than 9.00 kB".to_owned());
-    assert_eq!(recovered(&[block], 9_000), said);
+    assert_eq!(recovered(&[block], 9_000), refused("9.00 kB"));
     assert_eq!(recovered(&[block], 11_000), Ok(0));
+    // Rows count without their texts, too.
+    let dir = tempfile::tempdir().unwrap();
+    let path = layout::journal(dir.path(), HOST, &layout::uuid());
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let many = self::rows(START, GROUP as u64).device_seconds;
+    let bytes = packed::pack_rows(&many).unwrap();
+    Journal::create(path.clone()).unwrap().append(&[(FrameKind::Rows, "device_seconds", &bytes)]).unwrap();
+    let own = size_of_val(&*many);
+    assert!(Volume::recover_within(path.clone(), own).is_err());
+    assert!(bytes.len() * 10 < own && Volume::recover_within(path, own + 10_000).is_ok());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::journal::{FrameKind, Journal, Place};
 use super::layout::{self, Part};
-use crate::record::budget::{MOST_TEXTS_OPEN, TextBudget};
+use crate::record::budget::{MOST_OPEN_BYTES, MemoryBudget};
 use crate::record::packed::{pack_rows, unpack_rows};
 use crate::record::parquet::{self, GROUP};
 use crate::record::registry::{FlowRollup, Rows};
@@ -80,26 +80,27 @@ impl Volume {
 
     /// Recovers the volume of a killed process; `None` while a process writes it, or if the path is not a journal's.
     pub(super) fn recover(path: PathBuf) -> io::Result<Option<Self>> {
-        Self::recover_within(path, MOST_TEXTS_OPEN)
+        Self::recover_within(path, MOST_OPEN_BYTES)
     }
 
-    /// [`Self::recover`] with this bound of the texts of a table.
-    pub(super) fn recover_within(path: PathBuf, most_texts: usize) -> io::Result<Option<Self>> {
+    /// [`Self::recover`] with this bound of the memory of all rows.
+    pub(super) fn recover_within(path: PathBuf, most: usize) -> io::Result<Option<Self>> {
         let Some((host, id)) = layout::journal_name(&path) else { return Ok(None) };
         #[cfg(feature = "test-clock")]
         crate::util::hijack::here("journal");
         let Some((journal, frames)) = Journal::open(path)? else { return Ok(None) };
         let mut volume = Self::with(journal, id, host);
         let (mut open, mut unfinished) = (Rows::default(), Rows::default());
-        let mut texts = BTreeMap::new();
+        let mut held = Recovered {
+            budget: MemoryBudget::of(most),
+            open: BytesByTable::new(),
+            unfinished: BytesByTable::new(),
+        };
         for frame in frames {
-            let mut taking = Recover { volume: &mut volume, frame: &frame, most_texts, texts: &mut texts };
-            if frame.kind == FrameKind::Unfinished {
-                unfinished.visit(&mut taking)?;
-            } else {
-                let Ok(()) = unfinished.visit(&mut Clear(&frame.table));
-                open.visit(&mut taking)?;
-            }
+            let Ok(()) = unfinished.visit(&mut Clear(&frame.table));
+            held.budget.give_back(held.unfinished.remove(&*frame.table).unwrap_or(0));
+            let rows = if frame.kind == FrameKind::Unfinished { &mut unfinished } else { &mut open };
+            rows.visit(&mut Recover { volume: &mut volume, frame: &frame, held: &mut held })?;
         }
         open.append(unfinished);
         volume.open = open;
@@ -317,13 +318,21 @@ fn latest<R: Row>(rows: &[R]) -> u64 {
     rows.iter().map(|row| row.t().0).max().unwrap_or(0)
 }
 
+/// Bytes that the rows of a table take.
+type BytesByTable = BTreeMap<&'static str, usize>;
+
+/// What recovery holds in memory: rows of all tables together.
+struct Recovered {
+    budget: MemoryBudget,
+    open: BytesByTable,
+    unfinished: BytesByTable,
+}
+
 /// Adds a frame to its table.
 struct Recover<'a> {
     volume: &'a mut Volume,
     frame: &'a super::journal::Frame,
-    most_texts: usize,
-    /// What is left of it for the open rows of each table.
-    texts: &'a mut BTreeMap<&'static str, TextBudget>,
+    held: &'a mut Recovered,
 }
 
 impl Visit for Recover<'_> {
@@ -335,35 +344,32 @@ impl Visit for Recover<'_> {
             return Ok(());
         }
         let payload = self.volume.journal.read(self.frame.place)?;
+        let Recovered { budget, open, unfinished } = &mut *self.held;
         let mut last_ns = 0;
-        let mut whole = TextBudget::of(self.most_texts);
-        match self.frame.kind {
-            FrameKind::Unfinished => {
-                *rows = unpack_rows(payload, MOST_OPEN, &mut whole)?;
-                // Its time is the end of an interval that is not over.
-                if table != FlowRollup::TABLE.name {
-                    last_ns = latest(rows);
-                }
-            }
-            FrameKind::Rows => {
-                let texts = self.texts.entry(table).or_insert(whole);
-                let decoded = unpack_rows(payload, MOST_OPEN.saturating_sub(rows.len()), texts)?;
+        if self.frame.kind == FrameKind::Block {
+            rows.clear();
+            budget.give_back(open.remove(table).unwrap_or(0));
+            let mut first_ns = None;
+            let mut take = |row: R| {
+                first_ns.get_or_insert(row.t().0);
+                last_ns = last_ns.max(row.t().0);
+            };
+            // They do not stay in memory.
+            parquet::each(payload, &mut budget.clone(), &mut take).map_err(parquet::cause)?;
+            let blocks = self.volume.blocks.entry(table).or_default();
+            blocks.first_ns = blocks.first_ns.or(first_ns);
+            blocks.places.push(self.frame.place);
+        } else {
+            let left = budget.left();
+            let decoded: Vec<R> = unpack_rows(payload, MOST_OPEN.saturating_sub(rows.len()), budget)?;
+            let is_unfinished = self.frame.kind == FrameKind::Unfinished;
+            let taken = if is_unfinished { unfinished } else { open };
+            *taken.entry(table).or_default() += left - budget.left();
+            // The time of an unfinished one is the end of an interval that is not over.
+            if !is_unfinished || table != FlowRollup::TABLE.name {
                 last_ns = latest(&decoded);
-                rows.extend(decoded);
             }
-            FrameKind::Block => {
-                rows.clear();
-                self.texts.remove(table);
-                let mut first_ns = None;
-                let mut take = |row: R| {
-                    first_ns.get_or_insert(row.t().0);
-                    last_ns = last_ns.max(row.t().0);
-                };
-                parquet::each(payload, &mut whole, &mut take).map_err(parquet::cause)?;
-                let blocks = self.volume.blocks.entry(table).or_default();
-                blocks.first_ns = blocks.first_ns.or(first_ns);
-                blocks.places.push(self.frame.place);
-            }
+            rows.extend(decoded);
         }
         self.volume.last_ns = self.volume.last_ns.max(last_ns);
         Ok(())

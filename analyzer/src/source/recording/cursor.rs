@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::left_out;
 use super::state::State;
+use crate::record::budget::{MOST_TEXTS, MemoryBudget};
 use crate::record::parquet::Groups;
 use crate::record::registry::{
     DeviceSecond, Event, Finding, FlowSecond, Host, LinkSecond, QpLife, QpSecond, Step,
@@ -28,17 +29,26 @@ struct Cursor<R> {
     files: VecDeque<PathBuf>,
     open: Option<(PathBuf, Groups<File>)>,
     rows: VecDeque<R>,
+    /// Length of their texts, in bytes.
+    texts: usize,
 }
 
 impl<R: Row> Cursor<R> {
     fn new(parts: &[Part]) -> Self {
         let own = parts.iter().filter(|part| part.table == R::TABLE.name);
-        Self { files: own.map(|part| part.path.clone()).collect(), open: None, rows: VecDeque::new() }
+        Self {
+            files: own.map(|part| part.path.clone()).collect(),
+            open: None,
+            rows: VecDeque::new(),
+            texts: 0,
+        }
     }
 
     /// Reads until there are rows. A file that cannot be read is left out and reported.
-    fn fill(&mut self, notices: &mut Vec<String>, at_ns: u64) {
+    fn fill(&mut self, with: &mut Filling, at_ns: u64) {
+        let Filling { notices, texts } = with;
         while self.rows.is_empty() {
+            texts.give_back(std::mem::take(&mut self.texts));
             if self.open.is_none() {
                 let Some(path) = self.files.pop_front() else { return };
                 match File::open(&path).map_err(Into::into).and_then(Groups::new) {
@@ -48,7 +58,10 @@ impl<R: Row> Cursor<R> {
                 continue;
             }
             let Some((path, groups)) = &mut self.open else { return };
-            match groups.next_rows() {
+            let left = texts.left();
+            let rows = groups.next_within(texts);
+            self.texts = left - texts.left();
+            match rows {
                 Ok(Some(rows)) => self.rows = rows.into(),
                 Ok(None) => self.open = None,
                 Err(error) => {
@@ -64,16 +77,23 @@ impl<R: Row> Cursor<R> {
     }
 
     /// The rows up to a time.
-    fn up_to(&mut self, ns: u64, notices: &mut Vec<String>, take: &mut dyn FnMut(R)) {
+    fn up_to(&mut self, ns: u64, with: &mut Filling, take: &mut dyn FnMut(R)) {
         while let Some(row) = self.rows.pop_front() {
             if row.t().0 > ns {
                 self.rows.push_front(row);
                 break;
             }
             take(row);
-            self.fill(notices, ns);
+            self.fill(with, ns);
         }
     }
+}
+
+/// What all cursors share.
+struct Filling {
+    notices: Vec<String>,
+    /// Of the rows of all tables that are in memory.
+    texts: MemoryBudget,
 }
 
 /// The tables from which samples are made.
@@ -88,7 +108,7 @@ pub(super) struct Tables {
     steps: Cursor<Step>,
     hosts: Cursor<Host>,
     last_part_ns: u64,
-    notices: Vec<String>,
+    filling: Filling,
 }
 
 impl Tables {
@@ -148,7 +168,7 @@ impl Tables {
             steps: Cursor::new(&parts),
             hosts: Cursor::new(&parts),
             last_part_ns: parts.last().map_or(0, |part| part.first_ns),
-            notices: Vec::new(),
+            filling: Filling { notices: Vec::new(), texts: MemoryBudget::of(MOST_TEXTS) },
         };
         tables.begin();
         Ok(tables)
@@ -156,16 +176,16 @@ impl Tables {
 
     /// Reads the first rows of each table.
     fn begin(&mut self) {
-        let notices = &mut self.notices;
-        self.flows.fill(notices, 0);
-        self.links.fill(notices, 0);
-        self.devices.fill(notices, 0);
-        self.qps.fill(notices, 0);
-        self.lives.fill(notices, 0);
-        self.findings.fill(notices, 0);
-        self.events.fill(notices, 0);
-        self.steps.fill(notices, 0);
-        self.hosts.fill(notices, 0);
+        let with = &mut self.filling;
+        self.flows.fill(with, 0);
+        self.links.fill(with, 0);
+        self.devices.fill(with, 0);
+        self.qps.fill(with, 0);
+        self.lives.fill(with, 0);
+        self.findings.fill(with, 0);
+        self.events.fill(with, 0);
+        self.steps.fill(with, 0);
+        self.hosts.fill(with, 0);
     }
 
     /// Beginning of the last file, Unix nanoseconds.
@@ -196,43 +216,43 @@ impl Tables {
         is_in_range: bool,
         events: &mut Vec<EventSample>,
     ) {
-        let notices = &mut self.notices;
-        self.flows.up_to(ns, notices, &mut |row| {
+        let with = &mut self.filling;
+        self.flows.up_to(ns, with, &mut |row| {
             if is_in_range {
                 state.flow(&row);
             }
         });
-        self.links.up_to(ns, notices, &mut |row| {
+        self.links.up_to(ns, with, &mut |row| {
             if is_in_range {
                 state.link_row(&row);
             }
         });
-        self.devices.up_to(ns, notices, &mut |row| {
+        self.devices.up_to(ns, with, &mut |row| {
             if is_in_range {
                 state.device(&row);
             }
         });
         // A new queue pair begins before its counts.
-        self.lives.up_to(ns, notices, &mut |row| state.qps.life(&row, is_in_range));
-        self.qps.up_to(ns, notices, &mut |row| {
+        self.lives.up_to(ns, with, &mut |row| state.qps.life(&row, is_in_range));
+        self.qps.up_to(ns, with, &mut |row| {
             if is_in_range {
                 state.qp(&row);
             }
         });
-        self.findings.up_to(ns, notices, &mut |row| state.finding(&row));
-        self.steps.up_to(ns, notices, &mut |row| {
+        self.findings.up_to(ns, with, &mut |row| state.finding(&row));
+        self.steps.up_to(ns, with, &mut |row| {
             if is_in_range {
                 state.steps.row(&row);
             }
         });
-        self.events.up_to(ns, notices, &mut |row| {
+        self.events.up_to(ns, with, &mut |row| {
             if is_in_range {
                 events.extend(state.event(&row));
             }
         });
         // The last row of the host may be of an interval without others.
         let hosts_ns = if self.next_ns().is_some() { ns } else { u64::MAX };
-        self.hosts.up_to(hosts_ns, &mut self.notices, &mut |row| {
+        self.hosts.up_to(hosts_ns, &mut self.filling, &mut |row| {
             if is_in_range {
                 state.host(&row);
             }
@@ -241,7 +261,7 @@ impl Tables {
 
     /// Notices about files that could not be read.
     pub(super) fn notices(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notices)
+        std::mem::take(&mut self.filling.notices)
     }
 }
 

@@ -3,6 +3,7 @@
 //! One row group of each table is read at a time. Rewinding reads from the start again.
 
 mod cursor;
+mod limits;
 pub mod played;
 mod qps;
 mod state;
@@ -27,6 +28,8 @@ use state::State;
 
 /// Clock time between two samples for a view, when data time runs faster.
 const REFRESH: Duration = Duration::from_millis(50);
+/// Maximum number of times without a recording that are summed.
+const MOST_GAPS: usize = 1 << 16;
 /// Number of samples of a fast playback: at least the number of columns of trends.
 const PARTS: u64 = 240;
 
@@ -211,7 +214,8 @@ impl Player {
             let begun_ns = self.state.take_begun();
             // What was not recorded before the chosen time is not missing from it.
             let before_ns = last_ns.replace(next_ns).map(|ns: u64| ns.max(self.range.0));
-            gaps.extend(before_ns.zip(begun_ns).filter(|_| is_in_range));
+            let has_room = gaps.len() < MOST_GAPS;
+            gaps.extend(before_ns.zip(begun_ns).filter(|_| is_in_range && has_room));
             if !is_in_range {
                 continue;
             }
@@ -222,7 +226,8 @@ impl Player {
                 return Err(Stopped);
             }
         }
-        for notice in tables.notices().into_iter().chain(not_recorded(&gaps)) {
+        let left_out = self.state.limits.notice(self.state.left_out());
+        for notice in tables.notices().into_iter().chain(not_recorded(&gaps)).chain(left_out) {
             let _ = self.feed.tell(Update::Notice(notice));
         }
         Ok(first_ns.zip(last_ns).filter(|_| self.now_ns.is_none()))

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::limits::Limits;
 use crate::entity::contexts::{Blamed, ContextSample, Contexts};
 use crate::entity::devices::{PortSample, QpSample, QpSource};
 use crate::entity::lives::{
@@ -48,11 +49,18 @@ pub(super) struct QueuePairs {
     counts: BTreeMap<Key, (QpSecond, u64)>,
     events: Vec<QpEvent>,
     events_left_out: u64,
+    pub(super) limits: Limits,
+    /// Rows beyond them.
+    pub(super) left_out: u64,
 }
 
 impl QueuePairs {
     /// Takes in a state, which replaces an earlier one of the number. Those that ended before the range are left out.
     pub(super) fn life(&mut self, row: &registry::QpLife, is_in_range: bool) {
+        if self.limits.exclude(names(row)) {
+            self.left_out += 1;
+            return;
+        }
         let key = key(&row.device, row.lqpn, row.port);
         let is_over = life(row).control.is_over();
         if is_over || row.gone == Some(1) {
@@ -75,12 +83,23 @@ impl QueuePairs {
         if self.states.get(&key).is_some_and(|known| is_other(known, row)) {
             self.counts.remove(&key);
         }
+        if self.states.len() >= self.limits.qps && !self.states.contains_key(&key) {
+            self.left_out += 1;
+            return;
+        }
         self.states.insert(key, row.clone());
     }
 
     /// Takes in the counts of an interval.
     pub(super) fn counted(&mut self, row: &QpSecond) {
         let key = key(&row.device, row.lqpn, row.port);
+        let names = [&row.job, &row.pod, &row.netdev, &row.rail, &row.comm, &row.attribution];
+        let names = names.map(Option::as_ref).into_iter().chain([&row.host, &row.device].map(Some));
+        let is_beyond = self.counts.len() >= self.limits.qps && !self.counts.contains_key(&key);
+        if is_beyond || self.limits.exclude(names) {
+            self.left_out += 1;
+            return;
+        }
         let (sums, mut ambiguous) = match self.counts.get(&key) {
             Some((sums, ambiguous)) => (Some(sums), *ambiguous),
             None => (None, 0),
@@ -110,6 +129,15 @@ impl QueuePairs {
     /// Takes in an event of the control path.
     pub(super) fn event(&mut self, row: &registry::Event) {
         let Some(device) = row.device.as_deref() else { return };
+        if self.limits.exclude([
+            row.device.as_ref(),
+            Some(&row.event),
+            row.reason.as_ref(),
+            row.comm.as_ref(),
+        ]) {
+            self.left_out += 1;
+            return;
+        }
         if self.events.len() >= MOST_EVENTS {
             self.events.remove(0);
             self.events_left_out += 1;
@@ -234,6 +262,14 @@ impl QueuePairs {
         });
         Contexts { qps: qps.collect(), ..Contexts::default() }
     }
+}
+
+/// The texts of a row.
+fn names(row: &registry::QpLife) -> impl Iterator<Item = Option<&Shared>> {
+    let about = [&row.kind, &row.origin, &row.state, &row.end_reason, &row.end_kind, &row.sources];
+    let of = [&row.job, &row.pod, &row.netdev, &row.comm];
+    let known = about.into_iter().chain(of).map(Option::as_ref);
+    known.chain([&row.host, &row.device].map(Some))
 }
 
 /// True if two rows of a number are of different queue pairs: of a queue pair that is listed first, the creation is

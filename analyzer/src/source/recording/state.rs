@@ -13,6 +13,7 @@ use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::{PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
 use serde_json::Value;
 
+use super::limits::Limits;
 use super::qps::{QueuePairs, small};
 use super::steps::Steps;
 use crate::entity::devices::{Devices, PauseSample, PortSample, SourceSample};
@@ -43,8 +44,12 @@ pub(super) struct State {
     flows: Vec<Flow>,
     neighbours: BTreeMap<String, Neighbour>,
     ports: BTreeMap<(String, u32), PortSample>,
+    /// Number of their counters.
+    counters: usize,
     /// Time and JSON of the latest row of each.
     findings: BTreeMap<FindingKey, (Time, Shared)>,
+    /// Length of their JSON, in bytes.
+    json: usize,
     /// Begin of the run of the latest row of `hosts`.
     run: Option<Time>,
     /// Begin of the interval of its first row.
@@ -54,6 +59,9 @@ pub(super) struct State {
     intervals: Intervals,
     host: HostCounts,
     window: Option<(u64, u64)>,
+    pub(super) limits: Limits,
+    /// Rows beyond the limits.
+    left_out: u64,
 }
 
 /// Counts of the recording host, of all links together.
@@ -133,15 +141,24 @@ fn corrected(sum: u64, by: Option<i64>) -> u64 {
 }
 
 impl State {
-    /// The index of a link, which is added if new.
-    pub(super) fn link(&mut self, name: &str, direction: Option<Direction>) -> u16 {
+    /// The index of a link, which is added if new; `None` if there are too many.
+    pub(super) fn link(&mut self, name: &str, direction: Option<Direction>) -> Option<u16> {
         let found = self.links.iter().position(|link| link.name == name && link.direction == direction);
-        let at = found.unwrap_or_else(|| {
+        let at = found.unwrap_or(self.links.len());
+        if at >= self.limits.links || name.len() > self.limits.names {
+            self.left_out += 1;
+            return None;
+        }
+        if at == self.links.len() {
             self.links.push(LinkSample { name: name.to_owned(), direction, ..LinkSample::default() });
             self.totals.push(Counter::default());
-            self.links.len() - 1
-        });
-        u16::try_from(at).unwrap_or(u16::MAX)
+        }
+        u16::try_from(at).ok()
+    }
+
+    /// Number of rows beyond the limits.
+    pub(super) const fn left_out(&self) -> u64 {
+        self.left_out + self.qps.left_out + self.steps.left_out
     }
 
     fn saw(&mut self, from_ns: u64, to_ns: u64) {
@@ -155,11 +172,16 @@ impl State {
     }
 
     pub(super) fn flow(&mut self, row: &FlowSecond) {
-        let link = self.link(&row.link, row.direction);
+        let Some(link) = self.link(&row.link, row.direction) else { return };
         let key = Self::key(link, row.src, row.dst, row.dest_qp);
         let from_ns = row.t.0.saturating_sub(row.interval_ns);
         self.saw(from_ns, row.t.0);
         let next = self.flows.len();
+        if next >= self.limits.flows && !self.slots.contains_key(&key) {
+            self.left_out += 1;
+            self.host.flow_table_full = self.host.flow_table_full.saturating_add(row.packets);
+            return;
+        }
         let at = *self.slots.entry(key).or_insert(next);
         if at == next {
             self.flows.push(Flow {
@@ -193,7 +215,7 @@ impl State {
 
     pub(super) fn link_row(&mut self, row: &LinkSecond) {
         self.intervals.add(row.t.0, row.interval_ns);
-        let at = usize::from(self.link(&row.link, row.direction));
+        let Some(at) = self.link(&row.link, row.direction).map(usize::from) else { return };
         self.saw(row.t.0.saturating_sub(row.interval_ns), row.t.0);
         if let (Some(link), Some(total)) = (self.links.get_mut(at), self.totals.get_mut(at)) {
             link.speed_mbps = row.speed_bps.map(|bps| bps / 1_000_000).or(link.speed_mbps);
@@ -201,7 +223,10 @@ impl State {
             total.bytes += row.bytes;
             skip(&mut link.skipped, row);
         }
-        if row.neighbour_system.is_some() || row.neighbour_port.is_some() {
+        let names = [&row.neighbour_system, &row.neighbour_port].map(Option::as_ref);
+        if self.limits.exclude(names) {
+            self.left_out += 1;
+        } else if names.iter().any(Option::is_some) {
             let owned = |text: &Option<Shared>| text.as_deref().map(str::to_owned);
             let neighbour = Neighbour {
                 system: owned(&row.neighbour_system),
@@ -247,7 +272,14 @@ impl State {
         let port = small(row.port, 0);
         let from_ns = row.t.0.saturating_sub(row.interval_ns);
         self.saw(from_ns, row.t.0);
-        let known = self.ports.entry((row.device.as_str().to_owned(), port)).or_insert_with(|| PortSample {
+        let names = [Some(&row.device), row.netdev.as_ref(), row.driver.as_ref(), Some(&row.counter)];
+        let device = (row.device.as_str().to_owned(), port);
+        let is_beyond = self.ports.len() >= self.limits.ports && !self.ports.contains_key(&device);
+        if is_beyond || self.limits.exclude(names) {
+            self.left_out += 1;
+            return;
+        }
+        let known = self.ports.entry(device).or_insert_with(|| PortSample {
             device: row.device.as_str().to_owned(),
             port,
             ..PortSample::default()
@@ -282,11 +314,21 @@ impl State {
         let Some(counters) = known.counters.get_mut(at) else { return };
         match counters.values.iter_mut().find(|(name, _)| *name == *row.counter.as_str()) {
             Some((_, value)) => *value += row.delta,
-            None => counters.values.push((row.counter.as_str().to_owned(), row.delta)),
+            None if self.counters >= self.limits.counters => self.left_out += 1,
+            None => {
+                self.counters += 1;
+                counters.values.push((row.counter.as_str().to_owned(), row.delta));
+            }
         }
     }
 
     pub(super) fn finding(&mut self, row: &Finding) {
+        // As values, JSON takes many times its length.
+        let is_long = row.json.len() > self.limits.json / 4;
+        if is_long || self.limits.exclude([Some(&row.id), row.link.as_ref()]) {
+            self.left_out += 1;
+            return;
+        }
         let json: Value = serde_json::from_str(&row.json).unwrap_or_default();
         let end = |name: &str| [&json[name]["addr"], &json[name]["qpn"]].map(ToString::to_string).concat();
         // Without its own, those in the JSON are others from one row to the next.
@@ -296,12 +338,18 @@ impl State {
             end("requester") + &end("responder")
         };
         let key = (row.id.clone(), row.link.clone(), row.direction, ends + &json["where"]["hop"].to_string());
+        let before = self.findings.remove(&key);
+        self.json = self.json.saturating_sub(before.map_or(0, |(_, json)| json.len()));
         // A finding that left the report before it ended has the JSON of its last row.
-        if json["active"] == Value::Bool(row.active == 1) {
-            self.findings.insert(key, (row.t, row.json.clone()));
-        } else {
-            self.findings.remove(&key);
+        if json["active"] != Value::Bool(row.active == 1) {
+            return;
         }
+        if self.findings.len() >= self.limits.findings || self.json + row.json.len() > self.limits.json {
+            self.left_out += 1;
+            return;
+        }
+        self.json += row.json.len();
+        self.findings.insert(key, (row.t, row.json.clone()));
     }
 
     /// A packet event; `None` for events of the control path, which are kept.
@@ -309,7 +357,7 @@ impl State {
         if row.link.is_none() {
             self.qps.event(row);
         }
-        let link = self.link(row.link.as_deref()?, row.direction);
+        let link = self.link(row.link.as_deref()?, row.direction)?;
         Some(EventSample {
             time_ns: row.t.0,
             key: Self::key(link, row.src?, row.dst?, row.dest_qp?),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::limits::Limits;
 use crate::metrics::steps::straggler::{Straggler, StragglerCause};
 use crate::metrics::steps::{self, LinkSteps};
 use crate::record::collect::step::is_given_up;
@@ -20,6 +21,9 @@ pub(super) struct Steps {
     explained: f64,
     /// The straggler as the report had it at the latest row, in JSON.
     straggler: Option<Shared>,
+    pub(super) limits: Limits,
+    /// Rows beyond them.
+    pub(super) left_out: u64,
 }
 
 impl Steps {
@@ -27,7 +31,7 @@ impl Steps {
     pub(super) fn row(&mut self, row: &Row) {
         let link = Some((row.link.clone(), row.direction));
         if self.link != link {
-            *self = Self { link, ..Self::default() };
+            *self = Self { link, limits: self.limits, left_out: self.left_out, ..Self::default() };
         }
         let (Some(step_bytes), Some(explained)) = (row.step_bytes, row.explained_ratio) else { return };
         // Steps of a volume that was given up were segments found before the period was known.
@@ -42,6 +46,10 @@ impl Steps {
                 silence_ns: row.silence_ns,
                 gap_follows: row.gap_follows == Some(1),
             };
+            if self.all.len() >= self.limits.steps && !self.all.contains_key(&row.start.0) {
+                self.left_out += 1;
+                return;
+            }
             self.all.insert(row.start.0, (step, row.length_ns));
         } else {
             self.all.remove(&row.start.0);
@@ -52,7 +60,7 @@ impl Steps {
 
     /// The steps up to a time.
     pub(super) fn job(&self, links: &[LinkSample], time_ns: u64) -> Option<steps::Steps> {
-        let Steps { link, all, step_bytes, explained, straggler } = self;
+        let Steps { link, all, step_bytes, explained, straggler, .. } = self;
         let (name, _) = link.as_ref()?;
         let at = links.iter().position(|link| link.name == name.as_str())?;
         let last_ns = all.values().next_back()?.0.end_ns;
