@@ -1,7 +1,7 @@
 //! The folder of a dump: tables, report, HTML page, reason, facts of the host, packet headers.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,9 +30,17 @@ pub const PREFIX: &str = "dump-";
 /// End of the name of one that is being written.
 pub(super) const PARTIAL: &str = ".partial";
 
-/// The trigger time of the dump in a folder; `None` if it is not a dump.
+/// Longest why.json that is read, in bytes: a dump's has some kilobytes.
+const MOST_WHY: u64 = 4 << 20;
+
+/// The trigger time of the dump in a folder; `None` if it is not a dump. The folder may be of others: the file could be
+/// a device without an end.
 pub fn trigger_ns(folder: &Path) -> Option<u64> {
-    let why: Value = serde_json::from_slice(&fs::read(folder.join(WHY)).ok()?).ok()?;
+    let path = folder.join(WHY);
+    let mut why = Vec::new();
+    let file = fs::metadata(&path).ok().filter(fs::Metadata::is_file).and_then(|_| File::open(path).ok())?;
+    file.take(MOST_WHY).read_to_end(&mut why).ok()?;
+    let why: Value = serde_json::from_slice(&why).ok()?;
     why["trigger_ns"].as_u64().filter(|_| why["schema"] == SCHEMA)
 }
 

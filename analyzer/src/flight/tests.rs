@@ -309,6 +309,17 @@ fn dump_of_everything() -> Dump {
 fn plays_to(folder: &Path, trigger_ns: u64, packets: u64) {
     assert_eq!(dump::trigger_ns(folder), Some(trigger_ns));
     assert_eq!(dump::trigger_ns(folder.parent().unwrap()), None);
+    // Bytes of others take no memory without a bound.
+    let hostile = tempfile::tempdir().unwrap();
+    let why = hostile.path().join(WHY);
+    std::os::unix::fs::symlink("/dev/zero", &why).unwrap();
+    assert_eq!(dump::trigger_ns(hostile.path()), None);
+    std::fs::remove_file(&why).unwrap();
+    let own = std::fs::read_to_string(folder.join(WHY)).unwrap();
+    for (spaces, expected) in [(1, Some(trigger_ns)), (4 << 20, None)] {
+        std::fs::write(&why, " ".repeat(spaces) + &own).unwrap();
+        assert_eq!(dump::trigger_ns(hostile.path()), expected, "{spaces}");
+    }
     let played = recording::start(recording::Options {
         path: folder.to_owned(),
         host: None,
