@@ -36,6 +36,13 @@ fn few_hosts_recorded_from_captures_are_not_called_healthy() {
         assert!(row["usual"].is_null(), "{row}");
         let (balance, row) = answer_to(sender.path(), "balance", &engine);
         assert!(balance.starts_with("Nothing to compare with: ") && row.is_null(), "{balance}");
+        let (stragglers, row) = answer_to(sender.path(), "stragglers", &engine);
+        assert!(
+            stragglers.starts_with(
+                "Nothing to compare with: no step is known, and no job has two hosts that were recorded at"
+            ) && row.is_null(),
+            "{stragglers}"
+        );
         let (jobs, row) = answer_to(sender.path(), "jobs", &engine);
         assert!(
             jobs.starts_with("Job training: retransmission 44.2 %, on 1 host; no median to compare with"),

@@ -109,7 +109,7 @@ impl Answer {
         if question == Question::Balance && number(&summary, "byte_readings") == Some(0.0) {
             return Err("no bytes of links are known in this time range and job: no flow was recorded, and no NIC counts the bytes of its RoCE packets".to_owned());
         }
-        let seen = Coverage::of(&rows, limits);
+        let seen = Coverage::of(&summary, &rows, limits);
         if of_hops || question == Question::Balance {
             rows.retain(|row| number(row, "is_bad") == Some(1.0));
         }

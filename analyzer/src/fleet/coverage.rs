@@ -32,10 +32,12 @@ pub(super) struct Coverage {
     pub(super) has_parallel: bool,
     /// The straggler, or a host upstream of it: hosts that wait, of how many, and its name.
     pub(super) upstream_of: Option<(u64, u64, String)>,
+    /// No job has two hosts whose traffic could be compared: number of hosts with steps in their record.
+    pub(super) steps_alone: Option<u64>,
 }
 
 impl Coverage {
-    pub(super) fn of(rows: &[Row], limits: &Limits) -> Self {
+    pub(super) fn of(summary: &Row, rows: &[Row], limits: &Limits) -> Self {
         let count = |row: &Row, name: &str| number(row, name).map_or(0, whole);
         // A row of each figure of a job is enough, and there may be more.
         let mut figures: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
@@ -71,6 +73,9 @@ impl Coverage {
             (count(row, "upstream_of"), count(row, "of_hosts"), text(row, "straggler").to_owned())
         });
         seen.upstream_of.take_if(|(waiting, ..)| *waiting == 0);
+        // Of `stragglers` alone; null where no flow has a direction.
+        let is_alone = summary.contains_key("most_hosts") && count(summary, "most_hosts") < 2;
+        seen.steps_alone = is_alone.then(|| count(summary, "step_hosts"));
         seen
     }
 }

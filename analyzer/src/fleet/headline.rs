@@ -245,6 +245,10 @@ fn slot(row: &Row, shown: &dyn Fn(&str) -> String) -> String {
     )
 }
 
+/// Why nobody is named for sending while others are silent.
+const ALONE: &str =
+    "no job has two hosts that were recorded at their own interfaces, whose traffic could be compared";
+
 /// The headline if no row stands out: what was compared, and what is not known.
 pub(super) fn nothing(question: Question, seen: &Coverage, limits: &Limits) -> String {
     match question {
@@ -271,7 +275,11 @@ pub(super) fn nothing(question: Question, seen: &Coverage, limits: &Limits) -> S
                 if *waiting == 1 { "waits" } else { "wait" },
                 plain(name)
             ),
-            None => "No host makes others of its job wait".to_owned(),
+            None => match seen.steps_alone {
+                None => "No host makes others of its job wait".to_owned(),
+                Some(0) => format!("Nothing to compare with: no step is known, and {ALONE}"),
+                Some(_) => format!("No recorded step waits for another host; {ALONE}"),
+            },
         },
         Question::Timeline => "No slot stands out".to_owned(),
     }

@@ -1,4 +1,4 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::fleet::answer::Answer;
@@ -260,6 +260,24 @@ fn a_host_that_is_only_downstream_of_the_straggler_is_not_named() {
         "No straggler is known: 1 of 3 other hosts waits for 10.0.0.4 or for a host upstream"
     );
     assert!(answer.rows.is_empty());
+}
+
+/// Its own record says for whom it waits, if steps are known, and not whether others wait for it.
+#[test]
+fn one_host_of_a_job_alone_is_not_called_healthy() {
+    let of = |most_hosts: Value, step_hosts: u64| {
+        let mut summary = summary();
+        summary.insert("most_hosts".to_owned(), most_hosts);
+        summary.insert("step_hosts".to_owned(), json!(step_hosts));
+        Answer::of(Question::Stragglers, vec![summary], 10, &Limits::default()).unwrap().headline
+    };
+    let why =
+        "no job has two hosts that were recorded at their own interfaces, whose traffic could be compared";
+    for alone in [json!(1), json!("1"), Value::Null] {
+        assert_eq!(of(alone.clone(), 0), format!("Nothing to compare with: no step is known, and {why}"));
+        assert_eq!(of(alone, 1), format!("No recorded step waits for another host; {why}"));
+    }
+    assert_eq!(of(json!(2), 0), "No host makes others of its job wait");
 }
 
 #[test]

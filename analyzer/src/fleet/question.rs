@@ -314,7 +314,10 @@ impl Question {
                 "\n  union all\n  select host, job, t, 0 as length_ns, 0 as of_reading, {of_flow} as of_flow, 0 as of_bytes from {table} where {{rows_of_any_clock}}"
             )
         });
-        chosen.put_into(&include_str!("sql/summary.sql").replace("{others}", &others.collect::<String>()))
+        let hosts =
+            if self == Self::Stragglers { include_str!("sql/hosts_of_jobs.sql").trim_end() } else { "" };
+        let text = include_str!("sql/summary.sql").replace("{others}", &others.collect::<String>());
+        chosen.put_into(&text.replace("{hosts_of_jobs}", hosts))
     }
 
     /// Its SQL, one statement.

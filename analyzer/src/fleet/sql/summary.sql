@@ -4,7 +4,7 @@ select sum(of_reading) filter (where is_set = 1) as readings, sum(is_set) as all
        count(distinct case when is_set = 1 and of_flow = 1 then host end) as flow_hosts, count(distinct case when is_set = 1 then job end) as jobs,
        date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', min(t) filter (where is_set = 1))
          - argMin(length_ns, date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) + case when of_reading = 1 then 0 else 5e-1 end) filter (where is_set = 1) / 1000000 as first_ms,
-       date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', max(t) filter (where is_set = 1)) as last_ms, sum(1 - is_set - is_ahead) as unset_rows, sum(is_ahead) as ahead_rows
+       date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', max(t) filter (where is_set = 1)) as last_ms, sum(1 - is_set - is_ahead) as unset_rows, sum(is_ahead) as ahead_rows{hosts_of_jobs}
 from (
   select *, case when {CLOCK_SET} then 1 else 0 end as is_set, case when {CLOCK_AHEAD} then 1 else 0 end as is_ahead
   from (
