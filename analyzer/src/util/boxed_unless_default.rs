@@ -30,6 +30,11 @@ impl<T: Copy + Default> BoxedUnlessDefault<T> {
 }
 
 impl<T> BoxedUnlessDefault<T> {
+    /// True if the value is known.
+    pub const fn is_known(&self) -> bool {
+        !matches!(self, Self::Unknown)
+    }
+
     /// The value, unless it is the default one or not known.
     pub fn other(&self) -> Option<&T> {
         match self {
@@ -77,6 +82,7 @@ mod tests {
         for value in [None, Some(0), Some(7)] {
             let boxed = BoxedUnlessDefault::from(value);
             assert_eq!((boxed.get(), boxed.other().copied()), (value, value.filter(|value| *value != 0)));
+            assert_eq!(boxed.is_known(), value.is_some());
             assert_eq!(serde_json::to_string(&boxed).unwrap(), serde_json::to_string(&value).unwrap());
         }
         assert_eq!(size_of::<BoxedUnlessDefault<[u64; 9]>>(), 16);

@@ -207,15 +207,16 @@ fn suspects<'a>(input: &Input<'a>, period: &Period) -> Vec<Suspect<'a>> {
         if count < limits.without_ce_cnps || share(naks(cnps, period), count) >= limits.nak_share {
             continue;
         }
-        // CNPs are rare, so this is not a loop over all pairs of flows.
-        let Some(data) = flows.iter().find(|flow| FlowId::of(flow) == *answers) else { continue };
+        let FlowId { ref link, direction, src, dst, dest_qp } = *answers;
+        let mut seen = input.facts.to_qp(src, dst, dest_qp);
+        let is_answered = |flow: &&Flow| flow.link == *link && flow.direction == direction;
+        let Some(data) = seen.find(is_answered) else { continue };
         // A tap nearer the receiver may see the marks.
-        let elsewhere = |flow: &Flow| {
-            name(flow) == name(data) && period.count(flow, Signal::CeMarked, flow.ecn_data.ce) > 0
-        };
+        let is_marked = |flow: &Flow| period.count(flow, Signal::CeMarked, flow.ecn_data.ce) > 0;
         // CNPs follow the data that they are for, and live, both are dated by readings.
         let capable = period.with_surroundings().capable(input.facts, data);
-        let unmarked = capable >= limits.without_ce_packets && !flows.iter().any(elsewhere);
+        let unmarked =
+            capable >= limits.without_ce_packets && !input.facts.to_qp(src, dst, dest_qp).any(is_marked);
         if unmarked && data.direction != Some(Direction::Egress) {
             suspects.push(Suspect { cnps, count, data, capable });
         }

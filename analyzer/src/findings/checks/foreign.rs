@@ -178,16 +178,16 @@ fn share(input: &Input<'_>, group: &Group<'_>, all: &[Group<'_>]) -> f64 {
 /// Groups of connected hosts of one IP version, from the flows between them.
 fn groups<'a>(flows: impl Iterator<Item = &'a Flow>) -> Vec<Group<'a>> {
     let mut between: Vec<&Flow> = flows.filter(|flow| hosts(flow).is_some()).collect();
-    between.sort_by_key(|flow| hosts(flow));
-    let by_hosts =
-        || between.chunk_by(|a, b| hosts(a) == hosts(b)).filter_map(|own| Some((hosts(own.first()?)?, own)));
+    between.sort_by_key(|flow| (flow.src, flow.dst));
+    let by_hosts = between.chunk_by(|a, b| (a.src, a.dst) == (b.src, b.dst));
+    let by_hosts: Vec<_> = by_hosts.filter_map(|own| Some((hosts(own.first()?)?, own))).collect();
     let mut leaders: Map<IpAddr, IpAddr> = Map::default();
-    for ((src, dst), _) in by_hosts() {
+    for &((src, dst), _) in &by_hosts {
         let (a, b) = (leader(&mut leaders, src), leader(&mut leaders, dst));
         leaders.insert(a.max(b), a.min(b));
     }
     let mut groups: BTreeMap<IpAddr, Group<'a>> = BTreeMap::new();
-    for ((src, dst), flows) in by_hosts() {
+    for ((src, dst), flows) in by_hosts {
         let leader = leader(&mut leaders, src);
         let group = groups.entry(leader).or_insert_with(|| Group {
             hosts: BTreeSet::new(),

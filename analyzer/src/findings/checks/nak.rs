@@ -140,7 +140,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for kind in &KINDS {
         refused(input, &carriers, kind, found);
     }
-    naks_for_unseen_requests(input, found);
+    naks_for_unseen_requests(input, &carriers, found);
 }
 
 /// Requests that a responder rejected with a fatal NAK.
@@ -228,16 +228,18 @@ fn requests_have_sends(input: &Input<'_>, answers: &Flow) -> Option<bool> {
 }
 
 /// Sequence-error NAKs for requests that no tap sees.
-fn naks_for_unseen_requests(input: &Input<'_>, found: &mut Vec<Finding>) {
+fn naks_for_unseen_requests(input: &Input<'_>, carriers: &[&Flow], found: &mut Vec<Finding>) {
     let facts = input.facts;
+    let unexplained = carriers.iter().filter(|flow| facts.nak_causes(flow).unknown > 0);
+    let unexplained: Vec<&Flow> = unexplained.copied().collect();
+    if unexplained.is_empty() {
+        return;
+    }
     let passes: Set<(Address, Address)> =
         facts.flows.iter().filter(|flow| flow.psn.is_some()).map(|flow| (flow.src, flow.dst)).collect();
-    let unseen = |flow: &&Flow| !passes.contains(&(flow.dst, flow.src));
-    let all: Vec<&Flow> =
-        deduplicated(facts.flows.iter().filter(unseen), |flow| facts.nak_causes(flow).unknown)
-            .into_iter()
-            .map(|(flow, _)| flow)
-            .collect();
+    let unseen = unexplained.into_iter().filter(|flow| !passes.contains(&(flow.dst, flow.src)));
+    let all = deduplicated(unseen, |flow| facts.nak_causes(flow).unknown);
+    let all: Vec<&Flow> = all.into_iter().map(|(flow, _)| flow).collect();
     let counted = |flow: &Flow| flow.naks_dedup().psn_sequence_error;
     // The cause is known per flow, not per NAK: the flow's share of unexplained NAKs is applied to those in the period.
     let unknown = |flow: &Flow, period: &Period| {

@@ -2,7 +2,6 @@
 
 use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::bth::psn_distance;
-use std::collections::BTreeMap;
 
 use super::ends;
 use crate::analysis::{Facts, Flow};
@@ -186,7 +185,7 @@ fn with_way_back<'a>(sample: &'a Sample, facts: &'a Facts) -> Set<(&'a str, Opti
             hears.insert((link.name.as_str(), link.direction));
         }
     }
-    hears.extend(facts.flows.iter().map(|flow| (&*flow.link, flow.direction)));
+    hears.extend(facts.link_by_link().map(|(link, direction, _)| (link, direction)));
     // Captures of a host's interfaces have the direction in the name of the link.
     let comes_in = |link: &LinkSample| match (link.direction, link.name.strip_suffix(":out")) {
         (Some(Direction::Egress), _) => hears.contains(&(link.name.as_str(), Some(Direction::Ingress))),
@@ -217,36 +216,41 @@ fn unanswered_slots(input: &Input<'_>) -> Option<Map<u32, bool>> {
     let wait_ns = input.limits.peer.wait_ms.saturating_mul(NS_PER_MS);
     let pairs = input.limits.peer.pairs;
     let longest_ns = input.limits.peer.longest_timer_ms.saturating_mul(NS_PER_MS);
-    let mut asked: BTreeMap<(&str, Hosts), PendingRequests<'_>> = BTreeMap::new();
+    // Links by the number of their name: both directions of an interface are one.
+    let mut names: Map<&str, usize> = Map::default();
+    let mut asked: Map<(usize, Hosts), PendingRequests<'_>> = Map::default();
     let mut answered: Set<Hosts> = Set::default();
-    let mut receives: Set<(&str, Address)> = Set::default();
+    let mut receives: Set<(usize, Address)> = Set::default();
     let two_ways = with_way_back(sample, input.facts);
-    for flow in &input.facts.flows {
-        let link = &*flow.link;
-        receives.insert((link, flow.dst));
-        let ack_state = metrics.ack_state(flow.slot);
-        let answers = flow.ack.acks + flow.ack.rnr_naks + flow.ack.naks.total();
-        if answers > 0 || flow.psn_responses.is_some() || ack_state.answer_psn.is_some() {
-            answered.insert((flow.dst, flow.src));
-        }
-        if let Some(first_ns) = ack_state.asked_ns.filter(|_| !UNANSWERED.contains(&flow.transport)) {
-            // In live runs the time of a flow's first request is unknown.
-            let since = if sample.kind == SourceKind::Live { flow.last_ns } else { first_ns };
-            let pair = asked.entry((link, (flow.src, flow.dst))).or_default();
-            pair.waited |= end.saturating_sub(since) >= wait_ns;
-            let short = flow.last_ns.saturating_sub(first_ns) < longest_ns;
-            let two_way = two_ways.contains(&(link, flow.direction));
-            pair.way_back = two_way && short && (pair.way_back || pair.flows.is_empty());
-            pair.flows.push(flow);
+    for (name, direction, flows) in input.facts.link_by_link() {
+        let two_way = two_ways.contains(&(name, direction));
+        let next = names.len();
+        let link = *names.entry(name).or_insert(next);
+        for flow in flows {
+            receives.insert((link, flow.dst));
+            let ack_state = metrics.ack_state(flow.slot);
+            let answers = flow.ack.acks + flow.ack.rnr_naks + flow.ack.naks.total();
+            if answers > 0 || flow.psn_responses.is_some() || ack_state.answer_psn.is_some() {
+                answered.insert((flow.dst, flow.src));
+            }
+            if let Some(first_ns) = ack_state.asked_ns.filter(|_| !UNANSWERED.contains(&flow.transport)) {
+                // In live runs the time of a flow's first request is unknown.
+                let since = if sample.kind == SourceKind::Live { flow.last_ns } else { first_ns };
+                let pair = asked.entry((link, (flow.src, flow.dst))).or_default();
+                pair.waited |= end.saturating_sub(since) >= wait_ns;
+                let short = flow.last_ns.saturating_sub(first_ns) < longest_ns;
+                pair.way_back = two_way && short && (pair.way_back || pair.flows.is_empty());
+                pair.flows.push(flow);
+            }
         }
     }
-    let mut at: Map<&str, (usize, usize)> = Map::default();
+    let mut at: Map<usize, (usize, usize)> = Map::default();
     for (link, hosts) in asked.keys() {
-        let (all, open) = at.entry(link).or_default();
+        let (all, open) = at.entry(*link).or_default();
         *all += 1;
         *open += usize::from(!answered.contains(hosts));
     }
-    let two_way = |link: &str| at.get(link).is_some_and(|(all, open)| *open == 1 || open * pairs <= *all);
+    let two_way = |link| at.get(link).is_some_and(|(all, open)| *open == 1 || open * pairs <= *all);
     let mut silent: Map<u32, bool> = Map::default();
     for ((link, hosts), pair) in &asked {
         let receives = receives.contains(&(*link, hosts.0));

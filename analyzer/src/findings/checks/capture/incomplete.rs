@@ -47,6 +47,9 @@ fn unfilled(flow: &Flow) -> u64 {
 
 /// Queue pairs of which several links show different packets.
 fn shared(facts: &Facts) -> Set<Name> {
+    if facts.links.len() < 2 {
+        return Set::default();
+    }
     let mut links: Map<Name, u32> = Map::default();
     for flow in &facts.flows {
         *links.entry(name(flow)).or_default() += 1;

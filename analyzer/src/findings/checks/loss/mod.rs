@@ -327,7 +327,8 @@ impl Tap {
 
 /// True if its link shows a part of its packets only: they are sprayed over parallel links, which are one place.
 pub(super) fn is_partial(limits: &Limits, flow: &Flow) -> bool {
-    flow.loss.get().is_some_and(|loss| loss.unfilled.or_zero() as f64 >= limits.partial * flow.packets as f64)
+    let unfilled = flow.loss.other().map_or(0, |loss| loss.unfilled.or_zero());
+    flow.loss.is_known() && unfilled as f64 >= limits.partial * flow.packets as f64
 }
 
 /// The tap to which a link belongs. The interfaces of a live run are one place; links of a file are named after the
@@ -410,8 +411,10 @@ fn sides<'a>(input: &Input<'a>, ends: &Ends<'_>, side: Side, found: &mut Vec<Fin
         let known: Vec<_> = periods.iter().map(|period| (*period, tap_in(*period))).collect();
         let whole = tap_in(all_of(&periods, Period::whole(0, 0)));
         let mut links: BTreeMap<&'a str, Vec<&'a Flow>> = BTreeMap::new();
-        for &flow in flows {
-            links.entry(flow.link.as_str()).or_default().push(flow);
+        for own in flows.chunk_by(|a, b| a.link == b.link) {
+            if let Some(first) = own.first() {
+                links.entry(first.link.as_str()).or_default().extend(own);
+            }
         }
         // Pairs that lost packets for certain and pairs that may not have lost any are two findings: neither has the
         // severity, or the figures, of the other.

@@ -236,8 +236,8 @@ fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
             flows.iter().partition(|(flow, _)| flow.is_retried_in_vain());
         // Responses of several packets show their path MTU: no packet of a READ is larger.
         let response_mtu = stuck.iter().any(|(flow, _)| died::is_read(loss, flow)).then(|| {
-            let back = |flow: &&Flow| (flow.src, flow.dst) == (*dst, *src) && flow.psn_responses.is_some();
-            input.facts.flows.iter().filter(back).filter_map(|flow| flow.path_mtu).max()
+            let back = input.facts.between(*dst, *src).filter(|flow| flow.psn_responses.is_some());
+            back.filter_map(|flow| flow.path_mtu).max()
         });
         let largest = |flow: &Flow| {
             let mtu = response_mtu.flatten().filter(|_| died::is_read(loss, flow));

@@ -81,6 +81,10 @@ pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
     data.sort_by(|a, b| way(a).cmp(&way(b)));
     let mut seen = Vec::new();
     for flows in data.chunk_by(|a, b| way(a) == way(b)) {
+        // Nearly all have one class.
+        if flows.iter().all(|flow| Some(flow.dscp) == flows.first().map(|first| first.dscp)) {
+            continue;
+        }
         let mut by_dscp: BTreeMap<u8, u64> = BTreeMap::new();
         for flow in flows {
             *by_dscp.entry(flow.dscp.unwrap_or(0)).or_default() += flow.payload_bytes;

@@ -187,6 +187,11 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 
 fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.mtu;
+    let used = || input.facts.flows.iter().filter_map(|flow| flow.path_mtu);
+    let (smallest, most) = (used().min().unwrap_or(0), used().max().unwrap_or(0));
+    if smallest > limits.small && most < smallest.saturating_mul(limits.larger) {
+        return;
+    }
     let largest = LargestMtus::of(&input.facts.flows);
     let links: Map<_, _> =
         input.facts.links.iter().map(|link| ((link.name.as_str(), link.direction), link.mtu)).collect();
