@@ -276,20 +276,30 @@ fn flows(sample: &Sample) -> Vec<Flow> {
     order.iter().map(|flow| others.flow(sample, flow)).collect()
 }
 
-/// The same, and the sample has none any more.
+/// The same, and the sample has none any more. Of many, two threads make one half each of every part.
 fn take_flows(sample: &mut Sample) -> Vec<Flow> {
-    /// Flows after which memory goes back.
-    const FEW: usize = 4096;
+    /// Flows of a part, after which memory goes back.
+    const MOST: usize = 8192;
     let others = OtherFlowFacts::of(sample);
     let mut left = std::mem::take(&mut sample.flows).into_vec();
     left.sort_by_cached_key(|flow| Reverse(place(flow)));
+    let sample = &*sample;
+    let facts_of = |flows: &[FlowSample]| -> Vec<Flow> {
+        flows.iter().rev().map(|flow| others.flow(sample, flow)).collect()
+    };
     // Memory that is not written to yet is none.
     let mut flows = Vec::with_capacity(left.len());
-    while let Some(flow) = left.pop() {
-        flows.push(others.flow(sample, &flow));
-        if left.len().is_multiple_of(FEW) {
-            left.shrink_to_fit();
-        }
+    while !left.is_empty() {
+        let rest = left.len().saturating_sub(MOST);
+        let part = left.get(rest..).unwrap_or_default();
+        // The last come first.
+        let (second, first) = part.split_at(part.len() / 2);
+        let pays = part.len() > MOST_ALONE;
+        let (second, first) = background::both("flows", pays, || facts_of(second), || facts_of(first));
+        flows.extend(first);
+        flows.extend(second);
+        left.truncate(rest);
+        left.shrink_to_fit();
     }
     flows
 }

@@ -205,13 +205,12 @@ mod tests {
     }
 
     /// Constants that are numbers and no thresholds, with what they are.
-    const NO_THRESHOLDS: [(&str, &str); 14] = [
+    const NO_THRESHOLDS: [(&str, &str); 13] = [
         ("HEAVIEST", "how many are listed"),
         ("HOSTS_EACH", "how many are listed"),
         ("FLOWS", "how many are listed"),
         ("SEEDS", "how many are tried"),
         ("GOLDEN", "constant of a hash function"),
-        ("FEW", "how many are sorted at once"),
         ("UNSUPPORTED_SERVICE", "number of the protocol"),
         ("REFUSED_SERVICE", "number of the protocol"),
         ("HEADERS", "bytes of headers"),

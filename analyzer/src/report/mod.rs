@@ -104,12 +104,29 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::fixtures::everything;
+    use crate::analysis::fixtures::{everything, key, link, sample, stats};
 
     /// No finding takes from the sample what its flows have.
     #[test]
     fn the_last_report_is_as_any_other() {
         let options = Options::default();
         assert_eq!(Report::of_last(everything(), &options), Report::build(&everything(), &options));
+    }
+
+    /// Two threads make the flows of many.
+    #[test]
+    fn the_last_report_of_many_flows_is_as_any_other() {
+        const LINKS: [&str; 3] = ["a.pcap", "b.pcap", "c.pcap"];
+        let host = |number: u32| format!("10.0.{}.{}", number % 7, number % 251);
+        let flows = (0..20_011_u32).map(|number| {
+            let at = number.wrapping_mul(7_919);
+            let key = key((number % 3) as u16, &host(at), &host(at / 3), number);
+            (key, stats(u16::try_from(49_152 + number % 1_000).unwrap(), 1 + u64::from(at % 1_000), 100_000))
+        });
+        let sample = sample(LINKS.map(|name| link(name, None)).into(), flows.collect());
+        let (mut last, options) = (sample.clone(), analysis::Options::default());
+        let facts = Facts::of_last(&mut last, &options);
+        assert!(last.flows.is_empty() && facts.flows.len() == 20_011);
+        assert!(facts == Facts::of(&sample, &options));
     }
 }
