@@ -48,12 +48,14 @@ impl Pairing {
             return;
         };
         let x = key.dest_qp;
-        let same = self.candidates(&key, port, number);
+        let theirs = self.with_port(&reversed(&key, 0), port);
+        let same = self.candidates(&key, &theirs, number);
         let both = one(same.iter().filter(|(_, y)| source_port::of_both(x, *y) == port));
         if let Some(other) = both {
             return self.set(number, other, PairingEvidence::PortRule);
         }
-        let hashed = self.candidates(&key, source_port::of_sender(x), number);
+        let hashed = self.with_port(&reversed(&key, 0), source_port::of_sender(x));
+        let hashed = self.candidates(&key, &hashed, number);
         if let Some(other) = one(hashed.iter().filter(|(_, y)| source_port::of_sender(*y) == port)) {
             return self.set(number, other, PairingEvidence::PortRule);
         }
@@ -62,7 +64,6 @@ impl Pairing {
         }
         // A port that several connections use says nothing about any of them.
         let mine = self.with_port(&key, port);
-        let theirs = self.with_port(&reversed(&key, 0), port);
         if let ([_], [other]) = (mine.as_slice(), theirs.as_slice()) {
             let free = |number: u32| {
                 self.directions.get(number as usize).is_some_and(|d| d.how.is_none() && !d.barred)
@@ -106,7 +107,8 @@ impl Pairing {
     fn by_own_number(&self, number: u32, key: &PeerKey, port: u16) -> Option<u32> {
         let x = key.dest_qp;
         let mine_says = port < source_port::FIRST_HASHED_PORT;
-        let from_them = self.candidates(key, source_port::is_sender(x), number);
+        let from_them = self.with_port(&reversed(key, 0), source_port::is_sender(x));
+        let from_them = self.candidates(key, &from_them, number);
         let both = one(from_them.iter().filter(|(_, y)| source_port::is_sender(*y) == port));
         if both.is_some() {
             return both;
@@ -118,12 +120,11 @@ impl Pairing {
         if x < u32::from(source_port::FIRST_HASHED_PORT) { one(from_them.iter()) } else { None }
     }
 
-    /// Directions back between the same hosts from `port` that are not surely paired with another,
-    /// and their destination queue pairs.
-    fn candidates(&self, key: &PeerKey, port: u16, number: u32) -> Vec<(u32, u32)> {
-        let back = self.with_port(&reversed(key, 0), port);
-        let open = back.into_iter().filter(|other| *other != number && self.open(*other, key.dest_qp));
-        open.filter_map(|other| Some((other, self.directions.get(other as usize)?.key.dest_qp))).collect()
+    /// Those directions `back` between the same hosts that are not surely paired with another, and their destination
+    /// queue pairs.
+    fn candidates(&self, key: &PeerKey, back: &[u32], number: u32) -> Vec<(u32, u32)> {
+        let open = back.iter().filter(|other| **other != number && self.open(**other, key.dest_qp));
+        open.filter_map(|other| Some((*other, self.directions.get(*other as usize)?.key.dest_qp))).collect()
     }
 
     /// True if a direction could be the other one of a direction to `qp`.
