@@ -10,6 +10,11 @@ use rocescope_common::wire::opcode::Op;
 
 /// Bytes that are compared: up to the BTH behind IPv6 with a tag.
 const COMPARED: usize = 80;
+/// Masks that are kept: flows with and without a tag, of both families, take turns.
+const MASKS: usize = 4;
+
+/// Offsets of IP header and BTH, and the family.
+type Layout = (u32, u32, u8);
 
 /// The latest frame, as far as the next one may continue it.
 #[derive(Debug)]
@@ -26,8 +31,10 @@ pub struct Latest {
     bytes: [u8; COMPARED],
     /// Ones where these have to be the same.
     mask: [u8; COMPARED],
-    /// Offsets of IP header and BTH that the mask is for, and the family.
-    mask_of: (u32, u32, u8),
+    /// The layout that the mask is for.
+    mask_of: Layout,
+    /// Masks of other layouts, which take turns in their places.
+    masks: [(Layout, [u8; COMPARED]); MASKS],
 }
 
 impl Default for Latest {
@@ -42,6 +49,7 @@ impl Default for Latest {
             bytes: [0; COMPARED],
             mask: [0; COMPARED],
             mask_of: (0, 0, 0),
+            masks: [((0, 0, 0), [0; COMPARED]); MASKS],
         }
     }
 }
@@ -94,16 +102,27 @@ impl Latest {
         }
         let mask_of = (frame.ip_offset, frame.bth_offset, frame.family);
         if self.mask_of != mask_of {
-            (self.mask, self.mask_of) = (mask(mask_of), mask_of);
+            self.change_mask(mask_of);
         }
         (self.interface, self.time_ns, self.link, self.slot) = (interface, time_ns, link, slot);
         (self.bytes, self.len) = (*bytes, data.len());
+    }
+
+    /// Takes the mask of another layout.
+    fn change_mask(&mut self, of: Layout) {
+        let known = self.masks.iter().find(|(layout, _)| *layout == of).map(|(_, mask)| *mask);
+        self.mask_of = of;
+        self.mask = known.unwrap_or_else(|| {
+            self.masks.rotate_right(1);
+            self.masks[0] = (of, mask(of));
+            self.masks[0].1
+        });
     }
 }
 
 /// Ones for the bytes up to the BTH that are the same in all packets of a message.
 #[inline(never)]
-fn mask((ip, bth, family): (u32, u32, u8)) -> [u8; COMPARED] {
+fn mask((ip, bth, family): Layout) -> [u8; COMPARED] {
     let (ip, bth) = (ip as usize, bth as usize);
     let mut mask = [0; COMPARED];
     let mut set = |from: usize, len: usize, to: u8| {

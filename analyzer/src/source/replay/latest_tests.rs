@@ -52,6 +52,18 @@ fn every_byte_of_the_headers_counts_but_for_those_that_rise() {
 }
 
 #[test]
+fn layouts_that_take_turns_have_their_own_masks() {
+    let mut latest = Latest::default();
+    for round in 0..30 {
+        for number in 0..=round % 6 {
+            let layout = (14 + 4 * (number % 3), 42 + 4 * number, if number < 3 { 4 } else { 6 });
+            latest.change_mask(layout);
+            assert_eq!((latest.mask_of, latest.mask), (layout, mask(layout)));
+        }
+    }
+}
+
+#[test]
 fn other_packets_are_not_continued() {
     let kept = |change: fn(&mut Frame)| {
         let mut latest = latest(&[7; LEN]);
