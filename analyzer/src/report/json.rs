@@ -12,6 +12,7 @@ use crate::sample::Sample;
 use crate::util::background;
 use writer::JsonWriter;
 
+mod beginnings;
 mod writer;
 
 /// Writes the report over several lines, indented by two spaces, with a line end (`--output json`).

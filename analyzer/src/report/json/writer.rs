@@ -13,6 +13,7 @@ use serde::ser::{
 };
 use serde_json::{Error, Result, to_string, to_writer};
 
+use super::beginnings::{Beginnings, Field};
 use crate::util::constant::is_constant;
 
 /// Bytes after which text leaves memory, where it has [somewhere to go](JsonWriter::through).
@@ -30,12 +31,21 @@ pub(super) struct JsonWriter<'t> {
     constants: Vec<(&'static str, Option<usize>, Vec<u8>)>,
     /// The text of a constant is being made.
     in_constant: bool,
+    beginnings: Beginnings,
 }
 
 impl<'t> JsonWriter<'t> {
     /// Within `depth` lists and objects, over several lines that are indented by two spaces; `None`: on one line.
-    pub(super) const fn new(depth: Option<usize>, text: &'t mut Vec<u8>) -> Self {
-        Self { text, out: None, depth, shown: String::new(), constants: Vec::new(), in_constant: false }
+    pub(super) fn new(depth: Option<usize>, text: &'t mut Vec<u8>) -> Self {
+        Self {
+            text,
+            out: None,
+            depth,
+            shown: String::new(),
+            constants: Vec::new(),
+            in_constant: false,
+            beginnings: Beginnings::default(),
+        }
     }
 
     /// The same of a text that goes to `out` many times; its end is left in `text`.
@@ -45,11 +55,14 @@ impl<'t> JsonWriter<'t> {
 
     /// Begins an element of a list or object.
     pub(super) fn element(&mut self, first: bool) -> Result<()> {
-        if self.text.len() >= BUFFER && self.out.is_some() {
-            self.pass_on()?;
-        }
+        self.make_room()?;
         self.line(!first);
         Ok(())
+    }
+
+    #[inline]
+    fn make_room(&mut self) -> Result<()> {
+        if self.text.len() >= BUFFER && self.out.is_some() { self.pass_on() } else { Ok(()) }
     }
 
     #[cold]
@@ -80,16 +93,18 @@ impl<'t> JsonWriter<'t> {
     /// Begins a field.
     #[inline(never)]
     fn field(&mut self, first: bool, name: &'static str) -> Result<()> {
-        self.element(first)?;
-        self.name(name);
-        Ok(())
-    }
-
-    #[inline]
-    fn name(&mut self, name: &'static str) {
+        self.make_room()?;
+        let field = Field::new(name, self.depth, first);
+        if self.beginnings.add_to(self.text, field) {
+            return Ok(());
+        }
+        let from = self.text.len();
+        self.line(!first);
         self.text.push(b'"');
         self.text.extend_from_slice(name.as_bytes());
         self.text.extend_from_slice(if self.depth.is_some() { b"\": " } else { b"\":" });
+        self.beginnings.keep(field, self.text.get(from..).unwrap_or_default());
+        Ok(())
     }
 
     fn begin(&mut self, bracket: u8) {
@@ -434,6 +449,26 @@ mod tests {
             assert_same(&[text.to_owned(), text.repeat(20), format!("{text:x<40}")]);
         }
         assert_same(&[0, 9, 10, 255, 256, u64::MAX]);
+    }
+
+    #[test]
+    fn fields_begin_each_time_as_the_first_time() {
+        #[derive(Serialize)]
+        struct Nested {
+            first: u8,
+            #[serde(
+                rename = "a field with a name that is longer than what is kept of the beginning of a field"
+            )]
+            long: u8,
+            inner: Option<Box<Self>>,
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            list: Vec<Self>,
+        }
+        let leaf = |inner, list| Nested { first: 1, long: 2, inner, list };
+        let one = |()| {
+            leaf(Some(Box::new(leaf(None, vec![leaf(None, Vec::new()), leaf(None, Vec::new())]))), Vec::new())
+        };
+        assert_same(&[one(()), one(()), leaf(None, vec![one(())]), one(())]);
     }
 
     #[test]
