@@ -1,7 +1,10 @@
 //! The report as JSON. Floats have as many digits as it takes to read the same number back.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::sync::mpsc::{channel, sync_channel};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use serde::Serialize;
@@ -31,7 +34,7 @@ const AT_ONCE: usize = 128;
 const DEPTH: usize = 4;
 
 /// As [`write()`] does the report of a sample that nobody needs afterwards. With very many flows, where there are
-/// processors for it, two threads write them while a third comes to the findings, which stand behind them.
+/// processors for it, their text is made while another thread comes to the findings, which stand behind them.
 ///
 /// # Errors
 /// The error of writing to `out`.
@@ -40,13 +43,15 @@ pub fn write_last(mut sample: Sample, options: &Options, out: &mut impl Write) -
     if facts.flows.len() < MANY || !background::is_there() {
         return write(&Report::with(&sample, facts, options), out);
     }
-    write_while(facts, |facts| Report::judge(&sample, facts, options), out)
+    write_while(facts, |facts| Report::judge(&sample, facts, options), out)?;
+    background::discard(sample);
+    Ok(())
 }
 
 /// Writes the report of these facts, and judges them meanwhile.
 fn write_while(
     mut facts: Facts,
-    judge: impl Fn(&Facts) -> Evaluation + Sync,
+    judge: impl Fn(&Facts) -> Evaluation + Copy + Send,
     out: &mut impl Write,
 ) -> io::Result<()> {
     /// The beginning of a report.
@@ -65,16 +70,31 @@ fn write_while(
     Escaping::new(&mut *out).write_all(head.strip_suffix(b"\n}").unwrap_or(&head))?;
     out.write_all(b",")?;
     out.write_all(&NONE[..NONE.len() - 1])?;
+    let parts = Parts { flows: &facts.flows, next: AtomicUsize::new(0), used: Mutex::default() };
     let Evaluation { verdict, findings, not_evaluated } = thread::scope(|scope| {
-        let judging = thread::Builder::new().name("findings".into()).spawn_scoped(scope, || judge(&facts));
-        by_two(&facts.flows, out)?;
+        let (sender, made) = sync_channel(DEPTH);
+        let (help, parts, facts) = (sender.clone(), &parts, &facts);
+        let judging = thread::Builder::new().name("findings".into()).spawn_scoped(scope, move || {
+            let judged = judge(facts);
+            parts.make_for(&help);
+            judged
+        });
+        if background::processors() > 2 {
+            // Without the thread the others make what it would.
+            let _ = thread::Builder::new().name("report".into()).spawn_scoped(scope, {
+                let help = sender.clone();
+                move || parts.make_for(&help)
+            });
+        }
+        drop(sender);
+        parts.write(&made, out)?;
         // Without the thread this one judges.
         io::Result::Ok(match judging {
             Ok(judging) => judging.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            Err(_) => judge(&facts),
+            Err(_) => judge(facts),
         })
     })?;
-    facts.flows = Vec::new();
+    background::discard(std::mem::take(&mut facts.flows));
     let mut rest = Vec::new();
     write(&Report { schema: SCHEMA, facts, verdict, findings, not_evaluated }, &mut rest)?;
     let at = rest.windows(NONE.len()).position(|bytes| bytes == NONE);
@@ -83,38 +103,55 @@ fn write_while(
     out.write_all(after.ok_or_else(|| io::Error::other("bug: a report without a list of flows"))?)
 }
 
-/// Writes the flows between the brackets of their list. Another thread makes every other part of the text.
-fn by_two(flows: &[Flow], out: &mut impl Write) -> io::Result<()> {
-    let (sender, parts) = sync_channel(DEPTH);
-    let (used, reused) = channel();
-    thread::scope(|scope| {
-        let make = move || {
-            for part in flows.chunks(AT_ONCE).skip(1).step_by(2) {
-                // Without a used buffer there is a new one; without a receiver writing has failed.
-                let text = text_of(part, false, reused.try_recv().unwrap_or_default());
-                if sender.send(text).is_err() {
-                    return;
+/// A part of the flows' text, with its number.
+type Part = (usize, io::Result<Vec<u8>>);
+
+/// The text of the flows between the brackets of their list, in parts: threads make them as they come to it, and one
+/// of them writes them in order.
+struct Parts<'f> {
+    flows: &'f [Flow],
+    /// Number of the first part that no thread makes.
+    next: AtomicUsize,
+    /// Buffers to use again.
+    used: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Parts<'_> {
+    /// Makes the next part; `None` where there is none left.
+    fn make(&self) -> Option<Part> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let flows = self.flows.chunks(AT_ONCE).nth(number)?;
+        let used = self.used.lock().ok().and_then(|mut used| used.pop());
+        Some((number, text_of(flows, number == 0, used.unwrap_or_default())))
+    }
+
+    /// Makes parts for the thread that writes them. Without a receiver writing has failed.
+    fn make_for(&self, writer: &SyncSender<Part>) {
+        while self.make().is_some_and(|part| writer.send(part).is_ok()) {}
+    }
+
+    /// Writes all parts, and makes those that no other thread does.
+    fn write(&self, others: &Receiver<Part>, out: &mut impl Write) -> io::Result<()> {
+        let mut made: BTreeMap<usize, io::Result<Vec<u8>>> = BTreeMap::new();
+        for number in 0..self.flows.len().div_ceil(AT_ONCE) {
+            let text = loop {
+                made.extend(others.try_iter());
+                if let Some(text) = made.remove(&number) {
+                    break text?;
                 }
-            }
-        };
-        // Without the thread there is no sender, and this one makes all parts.
-        let _thread = thread::Builder::new().name("report".into()).spawn_scoped(scope, make);
-        let parts = parts;
-        let mut own = Vec::new();
-        for (number, part) in flows.chunks(AT_ONCE).enumerate() {
-            let others = if number % 2 == 1 { parts.recv().ok() } else { None };
-            if let Some(text) = others {
-                let text = text?;
-                Escaping::new(&mut *out).write_all(&text)?;
-                // The other thread may have ended.
-                let _ = used.send(text);
-            } else {
-                own = text_of(part, number == 0, own)?;
-                Escaping::new(&mut *out).write_all(&own)?;
+                // Not far ahead of the one that another thread is making.
+                let own = if made.len() < DEPTH { self.make() } else { None };
+                made.extend([own
+                    .or_else(|| others.recv().ok())
+                    .ok_or_else(|| io::Error::other("bug: a part of the report is missing"))?]);
+            };
+            Escaping::new(&mut *out).write_all(&text)?;
+            if let Ok(mut used) = self.used.lock() {
+                used.push(text);
             }
         }
         Ok(())
-    })
+    }
 }
 
 /// Flows as elements of a list in an object, in a buffer that is reused.
@@ -223,7 +260,7 @@ mod tests {
     use crate::report;
 
     /// The findings that a report has.
-    fn judged(report: &Report) -> impl Fn(&Facts) -> Evaluation + Sync {
+    fn judged(report: &Report) -> impl Fn(&Facts) -> Evaluation + Copy + Send {
         |facts| {
             assert_eq!(facts.flows.len(), report.facts.flows.len());
             let Report { verdict, findings, not_evaluated, .. } = report.clone();

@@ -1,5 +1,6 @@
 //! Work on a second processor, where there is one.
 
+use std::num::NonZero;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -53,7 +54,18 @@ pub(crate) fn behind<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result
 
 /// True if there is a second processor for this program.
 pub(crate) fn is_there() -> bool {
-    thread::available_parallelism().is_ok_and(|processors| processors.get() > 1)
+    processors() > 1
+}
+
+/// Processors for this program.
+pub(crate) fn processors() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Frees what takes long to free while the program goes on, or ends.
+pub(crate) fn discard(value: impl Send + 'static) {
+    // Without the thread it is freed here.
+    let _ = thread::Builder::new().name("discard".into()).spawn(move || drop(value));
 }
 
 /// The results of two pieces of work: where that `pays` and there is a processor for it, the first is done by another
