@@ -72,19 +72,25 @@ fn change(
     after: Option<&FindingSummary>,
     known: bool,
 ) -> FindingChange {
-    let main = findings::entry(id).and_then(|entry| entry.measure).map(|one| compared(id, one));
-    let figure = main.as_ref().map(|measure| {
-        let worst = |found: Option<&FindingSummary>| found.and_then(|found| found.worst(measure));
+    let main = findings::entry(id).and_then(|entry| entry.measure);
+    let figure = main.map(|measure| {
+        let measure = compared(id, measure);
+        let worst = |found: Option<&FindingSummary>| found.and_then(|found| found.worst(&measure));
         measure.change(worst(before), worst(after))
     });
+    // Chance puts two runs of one fault on both sides of a threshold: its figure says whether they differ.
+    let graded = main.is_some_and(|measure| measure.grades)
+        && figure.as_ref().is_some_and(|figure| figure.verdict.is_some());
+    let most = if graded { Severity::Warning } else { Severity::Critical };
     let lost = |found: Option<&FindingSummary>| found.and_then(|found| found.time_lost_ratio);
     let time_lost = (lost(before).is_some() || lost(after).is_some())
         .then(|| TIME_LOST.change(lost(before), lost(after)));
     let by = |change: Option<&Change>| {
         change.and_then(|change| change.verdict).filter(|verdict| *verdict != Verdict::Same)
     };
+    let at_most = |severity: Option<Severity>| severity.map(|one| one.min(most));
     let level = |found: Option<&FindingSummary>| {
-        found.map_or((None, None), |found| (found.active, Severity::named(&found.severity)))
+        found.map_or((None, None), |found| (at_most(found.active), at_most(Severity::named(&found.severity))))
     };
     let count = |found: Option<&FindingSummary>| found.map_or(0, |found| found.count);
     let verdict = match level(after).cmp(&level(before)) {

@@ -327,9 +327,19 @@ fn more_loss_downstream_is_worse() {
     assert_eq!((worse.verdict, worse.figure.unwrap().b), (Some(Verdict::Worse), Some(0.02)));
     assert_eq!(finding(&b, &a).verdict, Some(Verdict::Better));
     assert_eq!(finding(&a, &lossy(10, 0.012)).verdict, Some(Verdict::Same), "chance");
-    let mut critical = lossy(10, 0.005);
-    critical["findings"][0]["severity"] = json!("critical");
-    assert_eq!(finding(&b, &critical).verdict, Some(Verdict::Worse), "severity comes first");
+    let severe = |severity: &str, ratio: f64| {
+        let mut report = lossy(10, ratio);
+        report["findings"][0]["severity"] = json!(severity);
+        report
+    };
+    let critical = severe("critical", 0.0101);
+    assert_eq!(finding(&severe("warning", 0.0099), &critical).verdict, Some(Verdict::Same), "chance");
+    assert_eq!(finding(&severe("warning", 0.005), &critical).verdict, Some(Verdict::Worse));
+    assert_eq!(
+        finding(&severe("info", 0.02), &critical).verdict,
+        Some(Verdict::Worse),
+        "severity comes first"
+    );
     assert!(
         text(&diff(("a", &a), ("b", &b)), 120, Paint::PLAIN)
             .contains("warning 1.00 %  warning 2.00 %  worse")

@@ -163,12 +163,19 @@ pub struct Measure {
     pub unit: Unit,
     /// Direction of improvement.
     pub better: Better,
+    /// It alone decides whether a problem is a warning or critical.
+    pub grades: bool,
 }
 
 impl Measure {
     /// A ratio, of which lower is better.
     pub const fn ratio(name: &'static str) -> Self {
-        Self { name, unit: Unit::Ratio, better: Better::Less }
+        Self { name, unit: Unit::Ratio, better: Better::Less, grades: false }
+    }
+
+    /// The same, from a threshold of which the finding is critical.
+    pub const fn grading(self) -> Self {
+        Self { grades: true, ..self }
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) const CONGESTION: Entry = Entry {
 const NO_CNP: Entry = Entry {
     id: ids::ECN_NO_CNP,
     rank: 320,
-    measure: Some(Measure { name: "receivers", unit: Unit::Count, better: Better::Less }),
+    measure: Some(Measure { name: "receivers", unit: Unit::Count, better: Better::Less, grades: false }),
     title: "CE-marked packets are not answered with CNPs",
     meaning: "The receiver gets CE-marked packets and never sends a CNP, so its senders do not reduce their rate: the queue grows until <eth>PFC pauses the port or </eth>\
                 packets are dropped.",

@@ -28,7 +28,7 @@ const TAIL: Entry = Entry {
         ids::ECN_CONGESTION,
     ],
     needs: &[RequiredData::Latency],
-    measure: Some(Measure { name: "p99_ns", unit: Unit::Nanoseconds, better: Better::Less }),
+    measure: Some(Measure { name: "p99_ns", unit: Unit::Nanoseconds, better: Better::Less, grades: false }),
     title: "High tail latency",
     meaning: "Most requests are answered quickly, but one in a hundred takes many times as long. A collective completes with its slowest message, so the tail \
                 determines its time.",

@@ -14,7 +14,7 @@ pub(super) const FAMILY: Family = Family { entries: &[LOST], limits: &[Limits::M
 pub(super) const LOST: Entry = Entry {
     id: "tool.lost",
     rank: 10,
-    measure: Some(Measure::ratio("lost_ratio")),
+    measure: Some(Measure::ratio("lost_ratio").grading()),
     title: "Capture loss",
     meaning: "The figures are incomplete: packets were dropped before rocescope saw them, or counted without their flow. PSN gaps may then be capture loss and not \
                 loss in the fabric.",

@@ -86,7 +86,7 @@ pub(super) const LINK: Entry = Entry {
 const PCIE: Entry = Entry {
     id: "device.pcie_stalls",
     rank: 110,
-    measure: Some(Measure { name: "per_s", unit: Unit::PerSecond, better: Better::Less }),
+    measure: Some(Measure { name: "per_s", unit: Unit::PerSecond, better: Better::Less, grades: false }),
     title: "PCIe stalls of the NIC",
     meaning: "The NIC could not read or write memory at line rate: it pauses its neighbour, or drops packets.",
     computed: "Info when pcie_read_stalls and pcie_write_stalls of the device grow by at least device.stalls_per_s per second.",

@@ -56,7 +56,7 @@ pub(super) const BLACK_HOLE: Entry = Entry {
     of_queue_pairs: true,
     rank: 155,
     needs: &[RequiredData::Loss, RequiredData::Taps],
-    measure: Some(Measure { name: "largest_passed", unit: Unit::Bytes, better: Better::More }),
+    measure: Some(Measure { name: "largest_passed", unit: Unit::Bytes, better: Better::More, grades: false }),
     title: "Path MTU black hole: only small packets arrive",
     meaning: "All packets above a size are lost and smaller ones arrive: a port on the path has a smaller MTU than the queue pairs use. RoCE sends no ICMP and never reduces its path MTU: \
               connections come up, small messages pass, and the first large message is retried at full size until the queue pair dies.",

@@ -63,7 +63,12 @@ pub(super) const VICTIM: Entry = Entry {
     rank: 140,
     causes: &[STORM.id],
     needs: &[RequiredData::PauseTimes],
-    measure: Some(Measure { name: "longest_ns", unit: Unit::Nanoseconds, better: Better::Less }),
+    measure: Some(Measure {
+        name: "longest_ns",
+        unit: Unit::Nanoseconds,
+        better: Better::Less,
+        grades: false,
+    }),
     title: "Queue pairs stalled by PFC (PFC victims)",
     meaning: "These queue pairs had data to send and could not, because their priority was paused on the link: the bottleneck is not their own path but the source \
                 of the pauses.",

@@ -34,7 +34,7 @@ const MTU_SMALL: Entry = Entry {
     id: "mtu.small",
     rank: 450,
     lasting: Some(NoEpisodes::Setting),
-    measure: Some(Measure { name: "path_mtu", unit: Unit::Bytes, better: Better::More }),
+    measure: Some(Measure { name: "path_mtu", unit: Unit::Bytes, better: Better::More, grades: false }),
     title: "Small path MTU",
     meaning: "Small packets cost header bandwidth and packet rate: at a path MTU of 1024 about 7 % of the link are headers, at 4096 about 2 %, and the NIC handles \
                 four times the packets.",
