@@ -202,6 +202,7 @@ impl Collector {
         if marked {
             self.ecn.marked(packet);
             self.loss.marked(packet);
+            self.traffic.marked(packet);
         }
         for decided in self.duplicates.decided() {
             if decided.whole {

@@ -184,6 +184,24 @@ fn cnps_and_marks_of_a_capture_that_doubles_count_once() {
     assert_eq!((sum(|bin| bin.capable), sum(|bin| bin.ce), sum(|bin| bin.cnp)), (8_000, marks, 200));
 }
 
+/// A switch marks between the two copies: the second shows it.
+#[test]
+fn marks_of_the_second_copies_count_in_the_bins_of_their_link_and_receiver() {
+    let mut capture = doubled(1_000, 3_500, false);
+    for p in capture.0.iter_mut().filter(|p| p.opcode == DATA.opcode) {
+        let is_second = (p.time_ns - 1_000 * MS) % (100 * US) % US != 0;
+        p.tos = 2 | u8::from(is_second && p.psn % 10 == 0);
+    }
+    let (metrics, _) = capture.metrics();
+    let traffic = metrics.traffic.unwrap();
+    let all: crate::metrics::traffic::hosts::Degree =
+        traffic.targets.iter().flat_map(|one| &one.overlaps).copied().sum();
+    // A few pass before the hosts are known to be captured twice.
+    assert!((750..=800).contains(&all.ce) && all.packets < 8_300, "{all:?}");
+    let bursts = traffic.links[0].bursts.as_ref().unwrap();
+    assert!((750..=800).contains(&bursts.total.ce), "{:?}", bursts.total);
+}
+
 #[test]
 fn a_mark_on_either_copy_is_one_marked_packet() {
     let mut found = DuplicateCounts::default();

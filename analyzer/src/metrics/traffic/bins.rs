@@ -1,8 +1,7 @@
 //! Traffic in short bins of time, folded into running figures as it passes.
 //!
-//! Memory does not grow with time, and the figures are exact for a run of any length: the peak, the mean, number and
-//! length of the times above each power of two of bytes per bin. Which of these powers makes a burst is only decided
-//! when the peak is known.
+//! Memory does not grow with time, and figures are exact for a run of any length: peak, mean, number and length of the
+//! times above each power of two of bytes per bin. The peak decides which of these powers makes a burst.
 
 use super::series::{Decimated, Recent};
 use super::times;
@@ -314,8 +313,7 @@ const MOST_HELD: usize = 1_024;
 /// Packets in doubt: it is decided by some tens of each pair of hosts.
 const MOST_DOUBTFUL: usize = 4_096;
 
-/// Bins that have passed and are not folded, from that of the first packet in doubt on: what is folded cannot be taken
-/// out.
+/// Bins that have passed and wait for packets in doubt: what is folded cannot be taken out.
 #[derive(Clone, Debug, Default)]
 struct HeldBins {
     /// By rising index.
@@ -462,13 +460,20 @@ impl Binner {
                 bin.remove(*wire_len, *class);
             }
         }
-        let is_settled = rest.is_empty();
         held.doubtful = rest;
-        self.held = Some(held);
-        if is_settled {
+        if self.held.insert(held).doubtful.is_empty() {
             self.release();
         }
         duplicates.into_iter().map(|one| one.wire_len).collect()
+    }
+
+    /// A packet in this bin passed again, marked CE by now.
+    pub fn marked(&mut self, bin: u64) {
+        let open = self.open.get_mut(place(bin)).filter(|open| open.index == bin);
+        let Some(OpenBin { packets: [_, ect1, ect0, ce, _], .. }) = open else { return };
+        if let Some(from) = [ect0, ect1].into_iter().find(|packets| **packets > 0) {
+            (*from, *ce) = (*from - 1, *ce + 1);
+        }
     }
 
     /// Folds the bins that were held: what is in doubt stays in them.

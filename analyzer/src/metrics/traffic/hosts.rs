@@ -403,6 +403,14 @@ impl Pairs {
         true
     }
 
+    /// A data packet between the hosts of a pair passed again, marked CE by now.
+    pub fn marked(&mut self, number: u32) {
+        let Some(pair) = self.list.get(number as usize) else { return };
+        if let Some(target) = self.targets.get_mut(pair.target as usize) {
+            target.open.ce += 1;
+        }
+    }
+
     /// Takes out duplicates that were counted between the hosts of a pair.
     pub fn take_out(&mut self, number: u32, duplicates: &DuplicateCounts) {
         let Some(pair) = self.list.get_mut(number as usize) else { return };

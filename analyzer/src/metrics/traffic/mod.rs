@@ -312,6 +312,17 @@ impl Collector {
         Some(())
     }
 
+    /// A packet that was counted passed again, marked CE by now.
+    #[cold]
+    pub fn marked(&mut self, packet: &Packet) {
+        if let Some(slot) = self.slots.get(packet.slot as usize) {
+            self.pairs.marked(slot.pair);
+        }
+        if let Some(link) = self.links.get_mut(usize::from(packet.link)) {
+            link.bins.marked(packet.time_ns / self.bin_ns);
+        }
+    }
+
     /// The latest packet may be the duplicate of an earlier one: whether it is shows later
     /// ([`take_out`](Self::take_out)).
     #[cold]

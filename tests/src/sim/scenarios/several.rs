@@ -278,7 +278,6 @@ fn incast(lab: &mut Lab, senders: usize, elsewhere_ppm: u32) {
     lab.world
         .start(Stream::new(&ends, Verb::Write, 128 * KB, 480 / senders as u64).gap(MS, MS / 2).depth(2), 0);
     let (receiver, last) = (lab.host(0), senders + 1);
-    lab.expect(&["burst.incast"], receiver);
     lab.also(&["ecn.congestion", "burst.incast", "latency.tail"]);
     if elsewhere_ppm == 0 {
         lab.world.tap_host(0, "h0.pcap");
@@ -293,6 +292,13 @@ fn incast(lab: &mut Lab, senders: usize, elsewhere_ppm: u32) {
         lab.world.tap_both_ways(0, "mirror.pcap");
         let pair = lab.pair(last, 1);
         lab.expect(&["loss.before_tap"], pair).also(&["retry.timeouts"]);
+    }
+    lab.world.run();
+    // At the fastest rates, congestion control holds the queue at its threshold with far less than a mark in a hundred
+    // packets, as it should.
+    let sent: u64 = ends.iter().map(|end| lab.world.qps[*end].high - lab.world.qps[*end].set.first_psn).sum();
+    if lab.world.facts.marked * 100 >= sent {
+        lab.expect(&["burst.incast"], receiver);
     }
 }
 
