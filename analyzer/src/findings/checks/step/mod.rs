@@ -53,7 +53,7 @@ pub(in crate::findings) const STRAGGLER: Entry = Entry {
                slow.\n\
                - A path is slow also when the median request-to-ACK latency of its WRITEs and SENDs (step.path_samples samples) is at least step.slow_path times that of the other host \
                pairs, its 99th percentile exceeds theirs by at least step.slow_tail of what the median does, and its cost is at least step.straggler_ratio of the median step.\n\
-               - Its cost is its 99th percentile; where the steps have grown (step.slower) and not by computing, it is their growth, if that percentile is at least step.slow_part of the growth, \
+               - Its cost is its 99th percentile; where the steps have grown (step.slower) and not by computing, it is their growth, if that percentile is at least step.slow_part of the growth or its median step.slow_queue_us above theirs, \
                and what its requests of a step wait longer than those of the others is at least as long, all together.\n\
                - If no step is faster, its cost is at most the part of a step with data or waits (steps.parts), less the length of that part at the others' median latency. That counts if no host takes part in all transfers at the tap, both \
                hosts send and receive data, fewer than step.slow_alike of the other pairs are as slow, and what its requests of a step wait longer is at least step.straggler_part of that.\n\
@@ -122,8 +122,11 @@ limits! {
         "minimum excess of the 99th percentile of such a transfer over that of the other pairs, as a share of the excess of its median",
         "A cause that slows a path slows its slowest requests, too; where steps are fast at first and slow later, chance decides which of the two a median shows";
     slow_part: f64 = 0.1,
-        "minimum 99th percentile of such a transfer over the growth of the steps that its waits add up to",
+        "minimum 99th percentile of such a transfer over the growth of the steps that its waits add up to, where its median excess is below step.slow_queue_us",
         "A sender whose window is full waits for ACKs several times in a step; a shorter wait is that of a longer path";
+    slow_queue_us: u64 = 500,
+        "minimum excess of the median latency of such a transfer over that of the other pairs, in microseconds, to be no longer path",
+        "Light takes as long through 50 km of fibre and back: it waits in a queue, however many of these waits a step has";
     slow_alike: f64 = 0.3,
         "share of the other pairs of hosts with so high a median, exclusive, for such a path to stand out where no step is faster",
         "At a cable between groups of hosts, half of the paths or a third of the others, those into the far group, take longer";
@@ -147,11 +150,23 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         }
         (_, Some(straggler)) => {
             let same = slow.as_ref().filter(|path| path.is_of(straggler));
-            named(input, steps, straggler, same.and_then(|path| path.stretch(input, steps)), found);
+            let stretch = same.and_then(|path| path.stretch(input, steps));
+            let grown = stretch.or_else(|| explained(&input.limits.step, steps, straggler));
+            named(input, steps, straggler, grown, found);
         }
         (_, None) => {}
     }
     slower(input, steps, found);
+}
+
+/// The longer steps that a slow transfer explains: it may be slow, and not far slower than the others of each, before
+/// those in which it is a straggler.
+fn explained(limits: &Limits, steps: &Steps, straggler: &StepStraggler) -> Option<(u64, u64)> {
+    let (slower, growth_ns) = slower_stretch(limits, steps)?;
+    let StepStretch { first_ns, last_ns, .. } = slower.stretch;
+    let is_then = straggler.since_ns <= last_ns && straggler.until_ns >= first_ns;
+    let is_slow = straggler.kind == "slow_transfer" && slower.grew_most != "compute";
+    (is_slow && is_then && explains(limits, straggler.behind_ns, growth_ns)).then_some((first_ns, last_ns))
 }
 
 fn named(
@@ -385,6 +400,31 @@ mod tests {
             }
         });
         assert_eq!(found_on(&always, "step.straggler").map(|f| f.severity), Some(Severity::Info));
+    }
+
+    /// The transfer that makes steps longer is slow from the first of these on.
+    #[test]
+    fn a_slow_transfer_begins_with_the_steps_that_it_makes_longer() {
+        let first_ns = |kind, behind_ms: u64, transfer_ms| {
+            let facts = with_steps(|steps| {
+                let slower = crate::analysis::traffic::example_slower(40, transfer_ms);
+                steps.trend.as_mut().unwrap().slower = Some(slower);
+                let straggler = steps.straggler.as_mut().unwrap();
+                (straggler.kind, straggler.behind_ns) = (kind, behind_ms * 1_000_000);
+                straggler.since_ns += 700_000_000;
+            });
+            found_on(&facts, "step.straggler").unwrap().first_seen_ns
+        };
+        assert_eq!(first_ns("slow_transfer", 20, 40), Some(600_000_001));
+        for (kind, behind_ms, transfer_ms) in
+            [("slow_transfer", 19, 40), ("slow_transfer", 20, 0), ("starts_late", 20, 40)]
+        {
+            assert_eq!(
+                first_ns(kind, behind_ms, transfer_ms),
+                Some(700_000_001),
+                "{kind} {behind_ms} {transfer_ms}"
+            );
+        }
     }
 
     /// No host is named if only its neighbour is visible.

@@ -101,11 +101,14 @@ fn grown<'a>(limits: &Limits, steps: &'a Steps) -> Option<(&'a StepSlower, u64)>
 }
 
 /// True if what the requests of a step wait longer than those of peers is this part of a time or more, all together,
-/// and one wait is a part of it: a sender whose window is full waits for one ACK after the other.
+/// and one wait is a part of it, or longer than on any path: a sender whose window is full waits for one ACK after the
+/// other.
 fn adds_up(limits: &Limits, steps: &Steps, (latency, peers_ns): (&Latency, u64), ns: u64, part: f64) -> bool {
-    let longer_ns = latency.p50.saturating_sub(peers_ns) as f64;
+    let longer_ns = latency.p50.saturating_sub(peers_ns);
     let each = latency.count as f64 / steps.count.max(1) as f64;
-    latency.p99 as f64 >= limits.slow_part * ns as f64 && longer_ns * each >= part * ns as f64
+    let is_queue = longer_ns >= limits.slow_queue_us.saturating_mul(1_000);
+    (is_queue || latency.p99 as f64 >= limits.slow_part * ns as f64)
+        && longer_ns as f64 * each >= part * ns as f64
 }
 
 impl SlowPath<'_> {
@@ -282,7 +285,19 @@ mod tests {
         assert_eq!(found(slow, 26, 26), None, "they wait for less than that");
         assert_eq!(found(slow, 20, 0), None, "computing grew");
         assert_eq!(found([(1, 2), (2, 5), (1, 2)], 20, 20), None, "about as slow as its peers");
-        assert_eq!(found([(0, 0), (4, 1), (1, 1)], 20, 20), None, "no wait is a part of it");
+    }
+
+    /// 100,000 requests in a step, most of which are outstanding at the same time.
+    #[test]
+    fn waits_that_are_neither_a_part_of_the_growth_nor_longer_than_any_path_add_up_to_nothing() {
+        let facts = with_steps(|steps| steps.count = 12);
+        let adds_up = |p50_us: u64, p99_us: u64| {
+            let [p50, p99] = [p50_us, p99_us].map(|us| us * 1_000);
+            let latency = Latency { count: 1_200_000, p50, p99, p999: p99.into(), max: p99 };
+            let steps = facts.steps.as_ref().unwrap();
+            adds_up(&Limits::default(), steps, (&latency, 50_000), 20_000_000, 1.0)
+        };
+        assert!(!adds_up(150, 1_999) && adds_up(150, 2_000) && !adds_up(549, 1_999) && adds_up(550, 600));
     }
 
     /// A tap in the network, and steps that are all as slow: 20 ms of each are transfers, 20 ms waits.
