@@ -22,12 +22,13 @@ pub struct Loss {
     /// Lost upstream of this tap: PSNs skipped here and retransmitted, or lost again when retransmitted. UC,
     /// which does not retransmit: skipped and not seen since. Unit: PSNs.
     pub lost: u64,
-    /// Part of `lost` that may have been reordered, on any of three conditions. (1) The packet passed twice. (2)
+    /// Part of `lost` that may have been reordered, on any of four conditions. (1) The packet passed twice. (2)
     /// Neither a NAK nor a timeout explains the run in which it came; all of `lost` counts where more gaps of a
     /// go-back-N sender are filled by such runs than by explained ones. (3) It filled its gap within twice the longest
     /// delay of the flow's reordered packets, with one of these to eight PSNs lost (four to one where identifications
-    /// count up). Without IPv4 identifications that count up, the packet that filled the gap may have been the
-    /// original, out of order. Unit: PSNs. Null: of a recording.
+    /// count up). (4) A sender that goes back N after NAKs went on without repeating what had passed behind it. Without
+    /// IPv4 identifications that count up, the packet that filled the gap may have been the original, out of order.
+    /// Unit: PSNs. Null: of a recording.
     #[cfg_attr(test, schemars(with = "Option<u64>"))]
     pub lost_or_reordered: PackedOption,
     /// PSNs skipped here and never seen, although the sender did not retransmit them: they took another path,

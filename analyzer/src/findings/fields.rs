@@ -225,7 +225,7 @@ fn impact(finding: &Finding) -> Option<String> {
     let kind = Problem::of(finding);
     // Of a slow receiver and of retransmissions it is the share of these.
     let of_again = matches!(kind, Some(Problem::NotReady | Problem::Retransmission));
-    let is_doubtful = finding.evidence.get("or_reordering").is_some();
+    let is_doubtful = finding.subject.is_lost_or_reordered;
     let is_loss = [ids::LOSS_BEFORE_TAP, ids::LOSS_BETWEEN_TAPS].contains(&finding.id) && !is_doubtful;
     let lost = if is_loss { " lost" } else { "" };
     let ratio = impact.packets_ratio.map(|ratio| units::ratio(Some(ratio)));

@@ -44,6 +44,8 @@ pub struct Subject {
     pub is_lower_bound: bool,
     /// It is about a silence of all frames: a fault, or none where the clock was set.
     pub is_clock_unknown: bool,
+    /// Its packets were lost or reordered: the capture does not show which.
+    pub is_lost_or_reordered: bool,
     /// Transport timeouts. Unit: timeouts.
     pub timeouts: Option<u64>,
     /// Packets out of order among the retransmitted. Unit: packets.
@@ -288,6 +290,11 @@ impl Raise {
         self.evidence("lower_bound", true).about(|subject| subject.is_lower_bound = true)
     }
 
+    /// Says that its packets may have been reordered.
+    pub(super) fn lost_or_reordered(self) -> Self {
+        self.evidence("or_reordering", true).about(|subject| subject.is_lost_or_reordered = true)
+    }
+
     /// Says that nothing shows whether the clock was set.
     pub(super) fn clock_unknown(self) -> Self {
         self.evidence("clock_unknown", true).about(|subject| subject.is_clock_unknown = true)
@@ -398,6 +405,7 @@ impl Subject {
             is_likely: subjects().any(|one| one.is_likely),
             is_lower_bound: subjects().any(|one| one.is_lower_bound),
             is_clock_unknown: subjects().any(|one| one.is_clock_unknown),
+            is_lost_or_reordered: subjects().any(|one| one.is_lost_or_reordered),
             timeouts: sum(|one| one.timeouts),
             ..Self::default()
         }
@@ -447,6 +455,7 @@ impl Subject {
             has_worst_pair: value("worst_ratio").is_some_and(Value::is_number),
             is_lower_bound: is_true("lower_bound"),
             is_clock_unknown: is_true("clock_unknown"),
+            is_lost_or_reordered: is_true("or_reordering"),
             timeouts: count("timeouts"),
             reordered: count("late"),
             nak_episodes: count("asked_again"),

@@ -36,6 +36,9 @@ const WITHOUT_STALL: &str = "no loss or congestion";
 const STALL_UNKNOWN: &str = "; a silence of all traffic, or a clock that was set";
 const WITHOUT_BOTH: &str = "no congestion";
 
+/// Reason why it excludes no loss.
+const LOSS_OR_REORDERING: &str = "; loss or reordering, indistinguishable here";
+
 /// The finding that the capture misses packets.
 const INCOMPLETE: &str = super::checks::capture::INCOMPLETE.id;
 
@@ -133,6 +136,7 @@ impl<'a> Verdict<'a> {
         // What the capture misses may have been trouble.
         let is_incomplete = findings.iter().any(|one| one.id == INCOMPLETE);
         let may_stall = findings.iter().any(|one| one.subject.is_clock_unknown);
+        let may_lose = findings.iter().any(|one| one.subject.is_lost_or_reordered);
         let (now, active) = if recorded { ("at the end of the capture", "") } else { ("now", "active ") };
         let in_words =
             [(critical, "critical problem"), (warnings, "warning")].into_iter().filter(|(n, _)| *n > 0);
@@ -149,8 +153,15 @@ impl<'a> Verdict<'a> {
             _ => "",
         };
         let detail = match health {
-            Health::Healthy if may_stall => format!("{WITHOUT_STALL}{THRESHOLDS}{STALL_UNKNOWN}"),
-            Health::Healthy => format!("{HEALTHY_SUMMARY}{THRESHOLDS}"),
+            Health::Healthy => {
+                let (summary, unknown) = match (may_lose, may_stall) {
+                    (false, false) => (HEALTHY_SUMMARY, ["", ""]),
+                    (false, true) => (WITHOUT_STALL, [STALL_UNKNOWN, ""]),
+                    (true, false) => (WITHOUT_LOSS, [LOSS_OR_REORDERING, ""]),
+                    (true, true) => (WITHOUT_BOTH, [LOSS_OR_REORDERING, STALL_UNKNOWN]),
+                };
+                format!("{summary}{THRESHOLDS}{}", unknown.concat())
+            }
             Health::Recovered => format!("{} ended", plural(ended, "problem")),
             Health::Degraded | Health::Critical => format!("{}{owned}", in_words.join(", ")),
         };
@@ -158,7 +169,7 @@ impl<'a> Verdict<'a> {
         let is_critical = |one: &&Finding| one.stands() && one.severity == Severity::Critical;
         let worst = troubles().find(is_critical).or(headline);
         let is_reserved =
-            (is_incomplete || may_stall) && matches!(health, Health::Healthy | Health::Recovered);
+            (is_incomplete || may_stall || may_lose) && matches!(health, Health::Healthy | Health::Recovered);
         Self { health, detail, at, is_reserved, is_noted: false, ended, worst, headline }
     }
 
@@ -202,6 +213,7 @@ impl<'a> Verdict<'a> {
             of(HEALTHY_SUMMARY, "", "")
                 .or_else(|| of(WITHOUT_STALL, STALL_UNKNOWN, STALL_UNKNOWN))
                 .or_else(|| of(WITHOUT_LOSS, LOSS_UNKNOWN, without_reason))
+                .or_else(|| of(WITHOUT_LOSS, LOSS_OR_REORDERING, LOSS_OR_REORDERING))
         };
         let shorter = (self.detail.chars().count() > most).then(shorter).flatten();
         shorter.unwrap_or_else(|| self.detail.clone())
@@ -346,6 +358,30 @@ mod tests {
         assert_eq!(verdict.detail_in(40), "7.70 % retransmitted, but nothing above the thresholds");
         let all = [finding(Severity::Warning, true)];
         assert_eq!(Verdict::of(&all, false).detail_in(3), "1 active warning");
+    }
+
+    /// Packets that passed twice after their gap: lost, or reordered.
+    #[test]
+    fn what_may_be_a_loss_is_not_healthy() {
+        let mut gaps = finding(Severity::Info, true);
+        gaps.subject.is_lost_or_reordered = true;
+        let mut all = [gaps, finding(Severity::Info, true)];
+        let sentence = |all: &[Finding]| {
+            let verdict = Verdict::of(all, true);
+            assert!(!verdict.is_good());
+            (verdict.sentence(), verdict.noting(9, 100).detail_in(99))
+        };
+        let either = "loss or reordering, indistinguishable here";
+        assert_eq!(
+            sentence(&all),
+            (
+                format!("Healthy: no congestion or stall above the thresholds; {either}"),
+                format!("9.00 % retransmitted, but nothing above the thresholds; {either}")
+            )
+        );
+        all[1].subject.is_clock_unknown = true;
+        let both = format!("no congestion above the thresholds; {either}{STALL_UNKNOWN}");
+        assert_eq!(Verdict::of(&all, true).detail, both);
     }
 
     /// A silence of every frame at the only tap: a stall, or a clock that was set. One that was set is none.

@@ -51,8 +51,10 @@ pub(super) enum Fill {
     Original,
     /// Retransmissions.
     Retransmission,
-    /// It counts as retransmitted, but nobody had asked for it.
+    /// It counts as retransmitted, but may be the original: nobody had asked for it, or it passed again.
     Either,
+    /// Retransmissions, after which the sender went on without what had passed behind them.
+    Alone,
 }
 
 impl Fill {
@@ -150,6 +152,28 @@ impl Gaps {
         gap
     }
 
+    /// A run from one PSN to another filled gaps and nothing else. Returns how many PSNs.
+    pub(super) fn filled_alone(&mut self, start: u32, last: u32) -> u64 {
+        let span = psn_distance(start, last);
+        let is_own = |filled: &&mut FilledGap| {
+            let first = psn_distance(start, filled.gap.start);
+            filled.by == Fill::Retransmission && first <= span && filled.gap.len <= span + 1 - first
+        };
+        let alone = |filled: &mut FilledGap| {
+            filled.by = Fill::Alone;
+            u64::from(filled.gap.len)
+        };
+        self.filled.iter_mut().filter(is_own).map(alone).sum()
+    }
+
+    /// The packet of `psn` passes again: what filled its gap may be the original. Returns what it was taken for.
+    pub(super) fn passes_again(&mut self, psn: u32) -> Option<Fill> {
+        let at = self.filled.iter().rposition(|filled| filled.gap.contains(psn))?;
+        let by = self.filled.get(at)?.by;
+        self.split(at, psn, Fill::Either);
+        Some(by)
+    }
+
     /// The latest filled gap that contains `psn`.
     pub(super) fn recently_filled(&self, psn: u32) -> Option<FilledGap> {
         self.filled.iter().rev().find(|filled| filled.gap.contains(psn)).copied()
@@ -175,19 +199,21 @@ impl Gaps {
     /// Returns the gap.
     pub(super) fn original_arrived(&mut self, psn: u32, id: u16) -> Option<Gap> {
         let at = self.filled_for(psn, id)?;
+        Some(self.split(at, psn, Fill::Original))
+    }
+
+    /// Changes what has filled one PSN of a filled gap. Returns the gap.
+    fn split(&mut self, at: usize, psn: u32, to: Fill) -> Gap {
         let FilledGap { gap, by } = self.filled.remove(at);
         let before = psn_distance(gap.start, psn);
-        let parts = [
-            (gap.start, before, by),
-            (psn, 1, Fill::Original),
-            (psn.wrapping_add(1) & MASK24, gap.len - before - 1, by),
-        ];
+        let parts =
+            [(gap.start, before, by), (psn, 1, to), (psn.wrapping_add(1) & MASK24, gap.len - before - 1, by)];
         for (start, len, by) in parts.into_iter().rev().filter(|(_, len, _)| *len > 0) {
             self.filled.insert(at, FilledGap { gap: Gap { start, len, ..gap }, by });
         }
         let over = self.filled.len().saturating_sub(MAX_GAPS);
         self.filled.drain(..over);
-        Some(gap)
+        gap
     }
 
     /// True if `psn` is in a gap, or was a short time ago.

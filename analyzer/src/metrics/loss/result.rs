@@ -55,8 +55,9 @@ pub struct Metrics {
     /// PSNs lost upstream: skipped here, then retransmitted; retransmissions that were lost as well count again. Of UC,
     /// which retransmits nothing: skipped and never seen.
     pub lost: u64,
-    /// Part of `lost` that may have been reordered: the PSN passed again, or neither a NAK nor a timeout explains its
-    /// run. All of `lost` where more unexplained runs than explained ones fill gaps of a go-back-N sender.
+    /// Part of `lost` that may have been reordered: the PSN passed again, a sender that goes back N repeated nothing
+    /// else, or neither a NAK nor a timeout explains its run. All of `lost` where more unexplained runs than explained
+    /// ones fill gaps of a go-back-N sender.
     pub doubtful: u64,
     /// PSNs that were skipped here and never arrived, though the sender went on.
     pub unfilled: u64,

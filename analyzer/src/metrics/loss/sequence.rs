@@ -17,7 +17,7 @@
 //! | 1 | same PSN and identification as the packet before within 10 us, or as a recent one | duplicate made by a mirror |
 //! | 2 | fills a gap, its identification says that it was sent before the gap showed | reordered, not lost |
 //! | 3 | fills a gap within the reordering window, no NAK for the gap, no retransmission under way | reordered, until a packet of the run turns out to have passed before |
-//! | 4 | fills a gap otherwise | lost upstream and retransmitted; doubtful if neither a NAK of its own nor a timeout explains the run although ACKs pass here, or if it arrives no later than reordered packets do (`late`) |
+//! | 4 | fills a gap otherwise | lost upstream and retransmitted; doubtful if neither a NAK of its own nor a timeout explains the run although ACKs pass here, if it arrives no later than reordered packets do (`late`), or if its run repeats nothing that had passed behind it and the sender goes back N |
 //! | 5 | original of a gap that a retransmission has filled | reordered; the loss is taken back |
 //! | 6 | fills a gap, passed a parallel link before ([`parallel`](super::parallel)) | as one that passed before |
 //! | 7 | passed before | retransmission, counted by the cause of its run |
@@ -70,6 +70,10 @@ pub(super) struct Sequence {
     /// Runs of each kind.
     go_back_n: u64,
     selective: u64,
+    /// Of the former, those that repeated several packets that had passed, before any timer expired.
+    repeating: u64,
+    /// PSNs counted as lost in runs that left out what had passed behind them.
+    alone: u64,
     /// PSN at which the sender restarted last, and the number of restarts there in a row.
     stuck_at: u32,
     stuck: u64,
@@ -131,6 +135,8 @@ impl Sequence {
             previous: None,
             go_back_n: 0,
             selective: 0,
+            repeating: 0,
+            alone: 0,
             stuck_at: 0,
             stuck: 0,
             stuck_request: Request::default(),
@@ -449,6 +455,7 @@ impl Sequence {
     fn passed_before(&mut self, arrival: &Arrival<'_>) {
         self.decide(arrival);
         let State::GoingBack(run, cause) = &mut self.state else { return self.retransmission(arrival) };
+        run.again += 1;
         let (provisional, opened_ns) = (std::mem::take(&mut run.provisional), run.provisional_ns);
         let (cause, unexplained, timed_out) = (*cause, run.unexplained, run.timed_out);
         // The first that filled the gap may be the original, and this one its retransmission.
@@ -585,7 +592,7 @@ impl Sequence {
         }
         self.classify(&run, frontier, resumed);
         let rest = frontier.wrapping_sub(run.last).wrapping_sub(1) & MASK24;
-        if resumed && rest > 0 {
+        if resumed && rest > 0 && !self.leaves_out(&run, arrival.numbered) {
             let start = run.last.wrapping_add(1) & MASK24;
             self.skipped_by_run(arrival, start, rest, run.start_id);
         }

@@ -25,6 +25,53 @@ fn packet_row_4_gaps_whose_packet_passes_twice_are_ambiguous() {
     }
 }
 
+/// A packet that is late for as long as it takes to NAK it, and after which the sender goes on: where it goes back N
+/// for the next NAK, it has not retransmitted that packet alone. A sender of selective retransmissions has.
+#[test]
+fn a_gap_that_is_filled_alone_is_ambiguous_where_the_sender_goes_back_n() {
+    for goes_back in [true, false] {
+        let mut scene = Scene::new(false);
+        scene.answer(99, 0x1F);
+        scene.send(100..200, &[]);
+        for start in (200..1_000).step_by(100) {
+            scene.send(start..start + 20, &[start + 10]);
+            scene.nak(start + 10);
+            scene.send([start + 10], &[]);
+            scene.send(start + 20..start + 22, &[]);
+            if goes_back {
+                scene.nak(start + 11);
+                scene.send(start + 11..start + 22, &[]);
+            }
+            scene.send(start + 22..start + 100, &[]);
+        }
+        let loss = scene.metrics();
+        let expected = if goes_back { (8, 8, 8 * 11) } else { (8, 0, 0) };
+        assert_eq!((loss.lost, loss.doubtful, loss.retransmitted), expected, "{loss:?}");
+    }
+}
+
+/// A retransmission that passes again, and again, is of one loss.
+#[test]
+fn a_loss_is_doubted_once() {
+    let mut scene = Scene::new(false);
+    scene.answer(99, 0x1F);
+    scene.send(100..200, &[]);
+    for start in (200..1_000).step_by(100) {
+        scene.send(start..start + 20, &[start + 10]);
+        scene.nak(start + 10);
+        scene.send(start + 10..start + 20, &[]);
+        if start == 200 {
+            for _ in 0..3 {
+                scene.nak(start + 10);
+                scene.send(start + 10..start + 20, &[]);
+            }
+        }
+        scene.send(start + 20..start + 100, &[]);
+    }
+    let loss = scene.metrics();
+    assert_eq!((loss.lost, loss.doubtful), (8, 1), "{loss:?}");
+}
+
 /// The retransmissions are reordered as well: of those that a gap among them left out, and that pass again, the same
 /// holds.
 #[test]

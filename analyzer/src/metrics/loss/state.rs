@@ -32,6 +32,8 @@ pub(super) struct PsnRun {
     pub(super) unexplained: bool,
     /// It has filled a gap of PSNs that had not passed before.
     pub(super) filled: bool,
+    /// Packets of it that had passed before.
+    pub(super) again: u64,
     /// The transport timer is why the sender goes back.
     pub(super) timed_out: bool,
     /// The receiver turned out to have its packets already.
@@ -53,6 +55,7 @@ impl PsnRun {
             packets: 1,
             unexplained: false,
             filled: false,
+            again: 0,
             timed_out: false,
             acked: false,
             provisional: 0,

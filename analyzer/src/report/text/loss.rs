@@ -40,7 +40,9 @@ pub(super) fn headline(report: &Report) -> [(&'static str, Vec<String>); 2] {
     let retired = report.facts.totals.retired.flows;
     let any = retired > 0 || report.facts.flows.iter().any(Flow::would_show_loss);
     let mut loss = between(report);
-    loss.extend(by_name(report, &links, losses));
+    loss.extend(by_name(report, &links, |at| {
+        losses(at, may_all_be_reordering(report, |one| one.place.has(at.link)))
+    }));
     let judged = report.findings.iter().any(|one| Problem::of(one).is_some_and(Problem::is_loss));
     if loss.is_empty() {
         let of_table = none_in(report.facts.flows.len() as u64);
@@ -84,7 +86,7 @@ fn of_retired(retired: &Retired) -> Option<String> {
 }
 
 /// A line for each link that counts anything, the link's name in front where there are several.
-fn by_name(report: &Report, links: &[AtLink<'_>], parts: fn(&AtLink<'_>) -> Vec<String>) -> Vec<String> {
+fn by_name(report: &Report, links: &[AtLink<'_>], parts: impl Fn(&AtLink<'_>) -> Vec<String>) -> Vec<String> {
     let several = report.facts.links.len() > 1;
     let all = links.iter().map(|at| (at, parts(at).join(", "))).filter(|(_, text)| !text.is_empty());
     let name = |at: &AtLink<'_>| {
@@ -129,6 +131,12 @@ pub(super) fn counted(counters: &[(u64, &dyn Fn(u64) -> String)]) -> Vec<String>
     counters.iter().filter(|(n, _)| *n > 0).map(|(n, text)| text(*n)).collect()
 }
 
+/// True if the findings about loss upstream that satisfy this say that it may all be reordering.
+fn may_all_be_reordering(report: &Report, of: impl Fn(&Finding) -> bool) -> bool {
+    let mut own = report.findings.iter().filter(|one| one.id == "loss.before_tap" && of(one)).peekable();
+    own.peek().is_some() && own.all(|one| one.subject.is_lost_or_reordered)
+}
+
 /// The number of lost packets that may have been reordered.
 fn doubt(doubtful: u64, lost: u64) -> String {
     match doubtful {
@@ -138,9 +146,9 @@ fn doubt(doubtful: u64, lost: u64) -> String {
     }
 }
 
-fn losses(at: &AtLink<'_>) -> Vec<String> {
+fn losses(at: &AtLink<'_>, all: bool) -> Vec<String> {
     let mut parts = counted(&[(at.lost, &|n| {
-        let doubt = doubt(at.doubtful, n);
+        let doubt = doubt(if all { n } else { at.doubtful }, n);
         let at_least = if at.at_least { "at least " } else { "" };
         let mut known = Vec::new();
         if at.alone {
@@ -213,7 +221,10 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let around = TapContext::of(&report.facts);
     for flow in flows {
-        let (upstream, downstream) = (around.upstream(flow), around.downstream(flow));
+        let (mut upstream, downstream) = (around.upstream(flow), around.downstream(flow));
+        if may_all_be_reordering(report, |one| one.named.contains(&(flow.src, flow.dst, flow.dest_qp))) {
+            upstream = upstream.map(|one| Upstream { doubtful: one.lost, ..one });
+        }
         for (i, (loss, what)) in flow.losses().into_iter().zip(["", ", responses"]).enumerate() {
             let Some(counters) = loss.and_then(|loss| counters(&loss, upstream[i], downstream[i])) else {
                 continue;
@@ -479,13 +490,13 @@ mod tests {
     fn naks_and_retransmissions_are_no_losses() {
         let plain = AtLink { link: "a", ..AtLink::default() };
         let slow = AtLink { rnr_naks: 19, naks: 19, retransmitted: 57, rnr_resent: 57, ..plain };
-        assert!(losses(&slow).is_empty());
+        assert!(losses(&slow, false).is_empty());
         assert_eq!(
             recovery(&slow),
             ["19 sequence-error NAKs", "19 RNR NAKs", "57 retransmissions after RNR NAK"]
         );
         let refused = AtLink { refused: 1, ..plain };
-        assert!(losses(&refused).is_empty() && recovery(&refused) == ["1 refused request (NAK)"]);
+        assert!(losses(&refused, false).is_empty() && recovery(&refused) == ["1 refused request (NAK)"]);
     }
 
     #[test]

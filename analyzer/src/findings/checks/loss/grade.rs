@@ -44,7 +44,7 @@ impl ReorderingDoubt {
     /// Adds the evidence, its caveats and what to do about it to the finding of which this pair is the worst.
     pub(super) fn add_to(self, mut raise: Raise, worst: &Pair<'_>) -> Raise {
         if self.any() {
-            raise = raise.evidence("or_reordering", true);
+            raise = raise.lost_or_reordered();
         }
         if self.downstream.is_some_and(|what| what != Downstream::Loss) {
             raise = raise.caveat(SAME_AS_REORDERING);
@@ -54,7 +54,7 @@ impl ReorderingDoubt {
         }
         if self.doubtful {
             raise = raise.caveat(format!(
-                "{} of these PSNs may have been reordered rather than lost: they passed twice after their gap, or after later ones without a NAK or timeout that explains it, or in gaps that are more often filled without a NAK or timeout than after one. Constant IPv4 identifications do not distinguish originals from retransmissions.",
+                "{} of these PSNs may have been reordered rather than lost: they passed twice after their gap, or alone where the sender otherwise goes back N, or after later ones without a NAK or timeout that explains it, or in gaps that are more often filled without a NAK or timeout than after one. Constant IPv4 identifications do not distinguish originals from retransmissions.",
                 units::count(worst.doubtful.0)
             ));
         }

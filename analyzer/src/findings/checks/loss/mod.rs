@@ -99,7 +99,7 @@ pub(super) const UPSTREAM: Entry = Entry {
         ids::ICRC_ERRORS,
     ],
     needs: &[RequiredData::Loss, RequiredData::Sequences],
-    measure: Some(Measure::ratio("loss_ratio")),
+    measure: Some(Measure::ratio("loss_ratio").grading()),
     title: "Loss upstream of this tap",
     meaning: "Packets are lost between the sender and this tap. Each loss makes a go-back-N sender retransmit all that is in flight.",
     computed: "Per link and host pair: PSNs skipped here and retransmitted later, as a share of the packets that should have passed (flows[].loss.lost). Reordered PSNs do not count, nor \
@@ -113,7 +113,7 @@ pub(super) const UPSTREAM: Entry = Entry {
                \n\
                Each pair is graded by its own share, critical from `loss.critical_ratio`, and the finding is as severe as the worst of them. Host pairs where loss and reordering cannot \
                be distinguished, because IPv4 identifications do not count up, are a finding of their own, which is info:\n\
-               - The share `loss.doubtful` of these PSNs may have been reordered (flows[].loss.lost_or_reordered): they passed twice, or neither a NAK nor a timeout explains their run, \
+               - The share `loss.doubtful` of these PSNs may have been reordered (flows[].loss.lost_or_reordered): they passed twice, a go-back-N sender repeated nothing else, or neither a NAK nor a timeout explains their run, \
                or more gaps are filled without a NAK or timeout than after one.\n\
                - The receiver's ACKs are captured, and neither a NAK nor a timeout triggered any retransmission.\n\
                \n\
@@ -140,7 +140,7 @@ pub(super) const DOWNSTREAM: Entry = Entry {
         ids::PFC_ON_WRONG_PRIORITY,
     ],
     needs: &[RequiredData::Loss, RequiredData::Sequences],
-    measure: Some(Measure::ratio("loss_ratio")),
+    measure: Some(Measure::ratio("loss_ratio").grading()),
     title: "Loss downstream of this tap",
     meaning: "Receivers send sequence-error NAKs for packets that passed this tap, or requesters repeat READs whose responses did: the packets were lost downstream, or arrived corrupt or out of order, which most receivers treat like a loss. One tap alone cannot tell these apart.",
     computed: "Per link and host pair: sequence-error NAKs for a PSN that passed here, followed by a retransmission; for READ responses, repeated READ requests (flows[].loss.after_tap). \
@@ -160,7 +160,7 @@ pub(super) const BETWEEN: Entry = Entry {
     rank: 210,
     causes: &[ids::PATH_MTU_BLACK_HOLE, ids::PATH_REWRITTEN],
     needs: &[RequiredData::Taps, RequiredData::TapOrder, RequiredData::UcAtNextTap],
-    measure: Some(Measure::ratio("loss_ratio")),
+    measure: Some(Measure::ratio("loss_ratio").grading()),
     title: "Loss between two taps",
     meaning: "Packets that passed one tap did not pass the next tap on their path: they are lost between the two.",
     computed: "Per pair of taps and host pair: packets that the tap nearer the sender saw and the other did not, between packets that both saw (`taps[].vanished`), without those never retransmitted: these reached the receiver, and the second capture missed them.\n\

@@ -5,7 +5,7 @@ use rocescope_common::wire::frame::UNKNOWN;
 
 use super::super::arrival::{Arrival, Nak, RepeatedReads};
 use super::super::cause::{Cause, NAK_REACTION_NS, NakKind, Observation, TIMEOUT_PAUSE_NS};
-use super::super::gaps::{Fill, FilledGap, Gap};
+use super::super::gaps::{Fill, Gap};
 use super::super::parallel::{Elsewhere, Member, Parallel};
 use super::super::result::{GivenUp, Metrics};
 use super::super::state::{PsnRun, State};
@@ -59,10 +59,33 @@ impl Sequence {
     /// A packet passes again whose PSN a retransmission may have filled: the original, perhaps, which was not lost
     /// then.
     pub(super) fn mark_possibly_reordered(&mut self, arrival: &Arrival<'_>) {
-        let filled = |filled: FilledGap| filled.by == Fill::Retransmission;
-        if !arrival.numbered && self.gaps.recently_filled(arrival.psn).is_some_and(filled) {
-            self.possibly_reordered(1);
+        if arrival.numbered {
+            return;
         }
+        match self.gaps.passes_again(arrival.psn) {
+            Some(Fill::Retransmission) => self.possibly_reordered(1),
+            Some(Fill::Alone) => {
+                self.alone = self.alone.saturating_sub(1);
+                self.possibly_reordered(1);
+            }
+            Some(Fill::Original | Fill::Either) | None => {}
+        }
+    }
+
+    /// True if a run has filled gaps and nothing else, before the sender went on beyond packets that had passed. A
+    /// sender that goes back N repeats those: what filled its gaps were originals that came late.
+    pub(super) fn leaves_out(&mut self, run: &PsnRun, numbered: bool) -> bool {
+        if numbered || run.again > 0 {
+            return false;
+        }
+        let alone = self.gaps.filled_alone(run.start, run.last);
+        self.alone += alone;
+        alone > 0
+    }
+
+    /// True if the sender repeats packets that had passed about as often as it fills gaps alone.
+    pub(super) const fn goes_back(&self) -> bool {
+        self.repeating > 0 && self.repeating * 2 >= self.selective
     }
 
     /// True if this tap sees a part of the packets only: the others take parallel links.
@@ -257,6 +280,7 @@ impl Sequence {
         // Some of the retransmissions may be lost again.
         if run.packets >= 2 && run.packets * 4 >= whole * 3 {
             self.go_back_n += 1;
+            self.repeating += u64::from(run.again > 1 && !run.timed_out);
         } else if resumed && run.packets * 2 <= whole {
             self.selective += 1;
         }

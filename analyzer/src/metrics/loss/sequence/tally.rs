@@ -35,8 +35,9 @@ impl Sequence {
             && self.unexplained_runs > self.explained_runs
             && self.go_back_n > self.selective;
         let unexplained = if self.answers_pass { self.ambiguous_lost } else { 0 };
+        let alone = if self.goes_back() { self.alone } else { 0 };
         let lost = self.metrics.lost;
-        let doubtful = self.metrics.doubtful + unexplained + self.reordering_delay.doubtful(lost);
+        let doubtful = self.metrics.doubtful + alone + unexplained + self.reordering_delay.doubtful(lost);
         if late { lost } else { doubtful.min(lost) }
     }
 
