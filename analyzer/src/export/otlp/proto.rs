@@ -6,70 +6,109 @@ use prost::{Message, Oneof};
 /// `AGGREGATION_TEMPORALITY_CUMULATIVE`.
 pub const CUMULATIVE: i32 = 2;
 
-/// `ExportMetricsServiceRequest`.
-#[derive(Clone, PartialEq, Message)]
-pub struct MetricsRequest {
-    /// One per resource.
-    #[prost(message, repeated, tag = "1")]
-    pub resource_metrics: Vec<ResourceMetrics>,
+/// Declares messages: of each field name, type, encoding as the derive of prost has it, and meaning.
+macro_rules! messages {
+    ($($name:ident = $doc:literal { $($field:ident: $of:ty, ($($encoding:tt)*), $about:literal;)* })*) => {$(
+        #[doc = $doc]
+        #[derive(Clone, PartialEq, Message)]
+        pub struct $name {
+            $(#[doc = $about] #[prost($($encoding)*)] pub $field: $of,)*
+        }
+    )*};
 }
 
-/// `ResourceMetrics`.
-#[derive(Clone, PartialEq, Message)]
-pub struct ResourceMetrics {
-    /// The described entity: this host and process.
-    #[prost(message, optional, tag = "1")]
-    pub resource: Option<Resource>,
-    /// One per scope.
-    #[prost(message, repeated, tag = "2")]
-    pub scope_metrics: Vec<ScopeMetrics>,
-}
-
-/// `Resource`.
-#[derive(Clone, PartialEq, Message)]
-pub struct Resource {
-    /// Attributes.
-    #[prost(message, repeated, tag = "1")]
-    pub attributes: Vec<KeyValue>,
-}
-
-/// `InstrumentationScope`.
-#[derive(Clone, PartialEq, Message)]
-pub struct Scope {
-    /// Name of the instrumentation: the program.
-    #[prost(string, tag = "1")]
-    pub name: String,
-    /// Version of the program.
-    #[prost(string, tag = "2")]
-    pub version: String,
-}
-
-/// `ScopeMetrics`.
-#[derive(Clone, PartialEq, Message)]
-pub struct ScopeMetrics {
-    /// The instrumentation.
-    #[prost(message, optional, tag = "1")]
-    pub scope: Option<Scope>,
-    /// The metrics.
-    #[prost(message, repeated, tag = "2")]
-    pub metrics: Vec<Metric>,
-}
-
-/// `Metric`.
-#[derive(Clone, PartialEq, Message)]
-pub struct Metric {
-    /// Name.
-    #[prost(string, tag = "1")]
-    pub name: String,
-    /// Description.
-    #[prost(string, tag = "2")]
-    pub description: String,
-    /// Unit in UCUM.
-    #[prost(string, tag = "3")]
-    pub unit: String,
-    /// Data points.
-    #[prost(oneof = "Data", tags = "5, 7, 9")]
-    pub data: Option<Data>,
+messages! {
+    MetricsRequest = "`ExportMetricsServiceRequest`." {
+        resource_metrics: Vec<ResourceMetrics>, (message, repeated, tag = "1"), "One per resource.";
+    }
+    ResourceMetrics = "`ResourceMetrics`." {
+        resource: Option<Resource>, (message, optional, tag = "1"), "The described entity: this host and process.";
+        scope_metrics: Vec<ScopeMetrics>, (message, repeated, tag = "2"), "One per scope.";
+    }
+    Resource = "`Resource`." {
+        attributes: Vec<KeyValue>, (message, repeated, tag = "1"), "Attributes.";
+    }
+    Scope = "`InstrumentationScope`." {
+        name: String, (string, tag = "1"), "Name of the instrumentation: the program.";
+        version: String, (string, tag = "2"), "Version of the program.";
+    }
+    ScopeMetrics = "`ScopeMetrics`." {
+        scope: Option<Scope>, (message, optional, tag = "1"), "The instrumentation.";
+        metrics: Vec<Metric>, (message, repeated, tag = "2"), "The metrics.";
+    }
+    Metric = "`Metric`." {
+        name: String, (string, tag = "1"), "Name.";
+        description: String, (string, tag = "2"), "Description.";
+        unit: String, (string, tag = "3"), "Unit in UCUM.";
+        data: Option<Data>, (oneof = "Data", tags = "5, 7, 9"), "Data points.";
+    }
+    Gauge = "`Gauge`." {
+        data_points: Vec<NumberPoint>, (message, repeated, tag = "1"), "Points.";
+    }
+    Sum = "`Sum`." {
+        data_points: Vec<NumberPoint>, (message, repeated, tag = "1"), "Points.";
+        aggregation_temporality: i32, (int32, tag = "2"), "[`CUMULATIVE`].";
+        is_monotonic: bool, (bool, tag = "3"), "True for counters, which never decrease.";
+    }
+    Histogram = "`Histogram`." {
+        data_points: Vec<HistogramPoint>, (message, repeated, tag = "1"), "Points.";
+        aggregation_temporality: i32, (int32, tag = "2"), "[`CUMULATIVE`].";
+    }
+    NumberPoint = "`NumberDataPoint`." {
+        start_time_unix_nano: u64, (fixed64, tag = "2"), "Start of counting, Unix nanoseconds; 0 for gauges.";
+        time_unix_nano: u64, (fixed64, tag = "3"), "Time of the sample, Unix nanoseconds.";
+        value: Option<Number>, (oneof = "Number", tags = "4, 6"), "The value.";
+        attributes: Vec<KeyValue>, (message, repeated, tag = "7"), "Attributes.";
+    }
+    HistogramPoint = "`HistogramDataPoint`." {
+        start_time_unix_nano: u64, (fixed64, tag = "2"), "Start of counting, Unix nanoseconds.";
+        time_unix_nano: u64, (fixed64, tag = "3"), "Time of the sample, Unix nanoseconds.";
+        count: u64, (fixed64, tag = "4"), "Number of values.";
+        sum: Option<f64>, (double, optional, tag = "5"), "Sum of the values.";
+        bucket_counts: Vec<u64>, (fixed64, repeated, tag = "6"), "Number of values per bucket, the unbounded one last.";
+        explicit_bounds: Vec<f64>, (double, repeated, tag = "7"), "Upper bounds of the buckets, without the unbounded one.";
+        attributes: Vec<KeyValue>, (message, repeated, tag = "9"), "Attributes.";
+    }
+    KeyValue = "`KeyValue`." {
+        key: String, (string, tag = "1"), "Name.";
+        value: Option<AnyValue>, (message, optional, tag = "2"), "Value.";
+    }
+    AnyValue = "`AnyValue`." {
+        value: Option<Any>, (oneof = "Any", tags = "1, 2, 3, 4, 5, 6"), "The value.";
+    }
+    List = "`ArrayValue`." {
+        values: Vec<AnyValue>, (message, repeated, tag = "1"), "Its values.";
+    }
+    Map = "`KeyValueList`." {
+        values: Vec<KeyValue>, (message, repeated, tag = "1"), "Its values.";
+    }
+    LogsRequest = "`ExportLogsServiceRequest`." {
+        resource_logs: Vec<ResourceLogs>, (message, repeated, tag = "1"), "One per resource.";
+    }
+    ResourceLogs = "`ResourceLogs`." {
+        resource: Option<Resource>, (message, optional, tag = "1"), "The described entity: this host and process.";
+        scope_logs: Vec<ScopeLogs>, (message, repeated, tag = "2"), "One per scope.";
+    }
+    ScopeLogs = "`ScopeLogs`." {
+        scope: Option<Scope>, (message, optional, tag = "1"), "The instrumentation.";
+        log_records: Vec<LogRecord>, (message, repeated, tag = "2"), "The records.";
+    }
+    LogRecord = "`LogRecord`." {
+        time_unix_nano: u64, (fixed64, tag = "1"), "Time of the event, Unix nanoseconds.";
+        severity_number: i32, (int32, tag = "2"), "`SeverityNumber`.";
+        severity_text: String, (string, tag = "3"), "Severity in the words of the report.";
+        body: Option<AnyValue>, (message, optional, tag = "5"), "The title of the finding.";
+        attributes: Vec<KeyValue>, (message, repeated, tag = "6"), "Attributes.";
+        observed_time_unix_nano: u64, (fixed64, tag = "11"), "Time of the sample that showed it, Unix nanoseconds.";
+        event_name: String, (string, tag = "12"), "Event name of the record.";
+    }
+    Response = "`ExportMetricsServiceResponse` and `ExportLogsServiceResponse`, which have the same fields." {
+        partial_success: Option<PartialSuccess>, (message, optional, tag = "1"), "Present if the collector rejected a part of the request.";
+    }
+    PartialSuccess = "`ExportMetricsPartialSuccess` and `ExportLogsPartialSuccess`." {
+        rejected: i64, (int64, tag = "1"), "Number of rejected points or records.";
+        error_message: String, (string, tag = "2"), "The reason, or a warning.";
+    }
 }
 
 /// Data points, by metric type.
@@ -86,56 +125,6 @@ pub enum Data {
     Histogram(Histogram),
 }
 
-/// `Gauge`.
-#[derive(Clone, PartialEq, Message)]
-pub struct Gauge {
-    /// Points.
-    #[prost(message, repeated, tag = "1")]
-    pub data_points: Vec<NumberPoint>,
-}
-
-/// `Sum`.
-#[derive(Clone, PartialEq, Message)]
-pub struct Sum {
-    /// Points.
-    #[prost(message, repeated, tag = "1")]
-    pub data_points: Vec<NumberPoint>,
-    /// [`CUMULATIVE`].
-    #[prost(int32, tag = "2")]
-    pub aggregation_temporality: i32,
-    /// True for counters, which never decrease.
-    #[prost(bool, tag = "3")]
-    pub is_monotonic: bool,
-}
-
-/// `Histogram`.
-#[derive(Clone, PartialEq, Message)]
-pub struct Histogram {
-    /// Points.
-    #[prost(message, repeated, tag = "1")]
-    pub data_points: Vec<HistogramPoint>,
-    /// [`CUMULATIVE`].
-    #[prost(int32, tag = "2")]
-    pub aggregation_temporality: i32,
-}
-
-/// `NumberDataPoint`.
-#[derive(Clone, PartialEq, Message)]
-pub struct NumberPoint {
-    /// Start of counting, Unix nanoseconds; 0 for gauges.
-    #[prost(fixed64, tag = "2")]
-    pub start_time_unix_nano: u64,
-    /// Time of the sample, Unix nanoseconds.
-    #[prost(fixed64, tag = "3")]
-    pub time_unix_nano: u64,
-    /// The value.
-    #[prost(oneof = "Number", tags = "4, 6")]
-    pub value: Option<Number>,
-    /// Attributes.
-    #[prost(message, repeated, tag = "7")]
-    pub attributes: Vec<KeyValue>,
-}
-
 /// Value of a point.
 #[derive(Clone, Copy, PartialEq, Oneof)]
 pub enum Number {
@@ -145,51 +134,6 @@ pub enum Number {
     /// An integer.
     #[prost(sfixed64, tag = "6")]
     Int(i64),
-}
-
-/// `HistogramDataPoint`.
-#[derive(Clone, PartialEq, Message)]
-pub struct HistogramPoint {
-    /// Start of counting, Unix nanoseconds.
-    #[prost(fixed64, tag = "2")]
-    pub start_time_unix_nano: u64,
-    /// Time of the sample, Unix nanoseconds.
-    #[prost(fixed64, tag = "3")]
-    pub time_unix_nano: u64,
-    /// Number of values.
-    #[prost(fixed64, tag = "4")]
-    pub count: u64,
-    /// Sum of the values.
-    #[prost(double, optional, tag = "5")]
-    pub sum: Option<f64>,
-    /// Number of values per bucket, the unbounded one last.
-    #[prost(fixed64, repeated, tag = "6")]
-    pub bucket_counts: Vec<u64>,
-    /// Upper bounds of the buckets, without the unbounded one.
-    #[prost(double, repeated, tag = "7")]
-    pub explicit_bounds: Vec<f64>,
-    /// Attributes.
-    #[prost(message, repeated, tag = "9")]
-    pub attributes: Vec<KeyValue>,
-}
-
-/// `KeyValue`.
-#[derive(Clone, PartialEq, Message)]
-pub struct KeyValue {
-    /// Name.
-    #[prost(string, tag = "1")]
-    pub key: String,
-    /// Value.
-    #[prost(message, optional, tag = "2")]
-    pub value: Option<AnyValue>,
-}
-
-/// `AnyValue`.
-#[derive(Clone, PartialEq, Message)]
-pub struct AnyValue {
-    /// The value.
-    #[prost(oneof = "Any", tags = "1, 2, 3, 4, 5, 6")]
-    pub value: Option<Any>,
 }
 
 /// Value of an attribute.
@@ -213,97 +157,6 @@ pub enum Any {
     /// Key-value list.
     #[prost(message, tag = "6")]
     Map(Map),
-}
-
-/// `ArrayValue`.
-#[derive(Clone, PartialEq, Message)]
-pub struct List {
-    /// Its values.
-    #[prost(message, repeated, tag = "1")]
-    pub values: Vec<AnyValue>,
-}
-
-/// `KeyValueList`.
-#[derive(Clone, PartialEq, Message)]
-pub struct Map {
-    /// Its values.
-    #[prost(message, repeated, tag = "1")]
-    pub values: Vec<KeyValue>,
-}
-
-/// `ExportLogsServiceRequest`.
-#[derive(Clone, PartialEq, Message)]
-pub struct LogsRequest {
-    /// One per resource.
-    #[prost(message, repeated, tag = "1")]
-    pub resource_logs: Vec<ResourceLogs>,
-}
-
-/// `ResourceLogs`.
-#[derive(Clone, PartialEq, Message)]
-pub struct ResourceLogs {
-    /// The described entity: this host and process.
-    #[prost(message, optional, tag = "1")]
-    pub resource: Option<Resource>,
-    /// One per scope.
-    #[prost(message, repeated, tag = "2")]
-    pub scope_logs: Vec<ScopeLogs>,
-}
-
-/// `ScopeLogs`.
-#[derive(Clone, PartialEq, Message)]
-pub struct ScopeLogs {
-    /// The instrumentation.
-    #[prost(message, optional, tag = "1")]
-    pub scope: Option<Scope>,
-    /// The records.
-    #[prost(message, repeated, tag = "2")]
-    pub log_records: Vec<LogRecord>,
-}
-
-/// `LogRecord`.
-#[derive(Clone, PartialEq, Message)]
-pub struct LogRecord {
-    /// Time of the event, Unix nanoseconds.
-    #[prost(fixed64, tag = "1")]
-    pub time_unix_nano: u64,
-    /// `SeverityNumber`.
-    #[prost(int32, tag = "2")]
-    pub severity_number: i32,
-    /// Severity in the words of the report.
-    #[prost(string, tag = "3")]
-    pub severity_text: String,
-    /// The title of the finding.
-    #[prost(message, optional, tag = "5")]
-    pub body: Option<AnyValue>,
-    /// Attributes.
-    #[prost(message, repeated, tag = "6")]
-    pub attributes: Vec<KeyValue>,
-    /// Time of the sample that showed it, Unix nanoseconds.
-    #[prost(fixed64, tag = "11")]
-    pub observed_time_unix_nano: u64,
-    /// Event name of the record.
-    #[prost(string, tag = "12")]
-    pub event_name: String,
-}
-
-/// `ExportMetricsServiceResponse` and `ExportLogsServiceResponse`, which have the same fields.
-#[derive(Clone, PartialEq, Message)]
-pub struct Response {
-    /// Present if the collector rejected a part of the request.
-    #[prost(message, optional, tag = "1")]
-    pub partial_success: Option<PartialSuccess>,
-}
-
-/// `ExportMetricsPartialSuccess` and `ExportLogsPartialSuccess`.
-#[derive(Clone, PartialEq, Message)]
-pub struct PartialSuccess {
-    /// Number of rejected points or records.
-    #[prost(int64, tag = "1")]
-    pub rejected: i64,
-    /// The reason, or a warning.
-    #[prost(string, tag = "2")]
-    pub error_message: String,
 }
 
 impl KeyValue {
