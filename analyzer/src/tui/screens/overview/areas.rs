@@ -62,6 +62,39 @@ pub(super) fn problems_width(width: u16) -> u16 {
     if width < BESIDE { width } else { (width * 3 / 8).clamp(56, 110) }
 }
 
+/// Lines that are left for framed parts.
+struct Room(u16);
+
+impl Room {
+    /// Those of a part with its frame; none where fewer than `least` lines of its own would be left.
+    fn part(&mut self, lines: u16, least: u16) -> u16 {
+        let frame = frame_height(true);
+        let lines = (frame + lines).min(self.0);
+        let lines = if lines < frame + least { 0 } else { lines };
+        self.0 -= lines;
+        lines
+    }
+
+    /// Gives a part that has any what it fills, as far as there are lines.
+    fn grow(&mut self, own: &mut u16, lines: u16) {
+        if *own > 0 {
+            let more = (frame_height(true) + lines).saturating_sub(*own).min(self.0);
+            *own += more;
+            self.0 -= more;
+        }
+    }
+}
+
+/// Areas of these heights, one below the other.
+fn below<const N: usize>(body: Rect, heights: [u16; N]) -> [Rect; N] {
+    let mut y = body.y;
+    heights.map(|height| {
+        let area = Rect { y, height, ..body };
+        y += height;
+        area
+    })
+}
+
 /// Least lines of the steps below the problems.
 const STEPS: u16 = 5;
 /// Least lines of a table with its titles.
@@ -142,34 +175,16 @@ impl Areas {
                 timeline += std::mem::take(own);
             }
         }
-        let mut y = body.y;
-        let mut area = |height: u16| {
-            let area = Rect { y, height, ..body };
-            y += height;
-            area
-        };
-        Self {
-            boxed: false,
-            timeline: area(timeline),
-            problems: area(problems),
-            peers: area(peers),
-            links: area(links),
-            steps: Rect::default(),
-            events: area(events),
-        }
+        let [timeline, problems, peers, links, events] =
+            below(body, [timeline, problems, peers, links, events]);
+        Self { boxed: false, timeline, problems, peers, links, steps: Rect::default(), events }
     }
 
     /// Screens of medium width: boxes one below the other, steps beside the links.
     fn layered(body: Rect, wanted: WantedLines) -> Self {
-        let frame = frame_height(true);
         let height = body.height;
-        let mut left = height;
-        let mut part = |lines: u16, least: u16| {
-            let lines = (frame + lines).min(left);
-            let lines = if lines < frame + least { 0 } else { lines };
-            left -= lines;
-            lines
-        };
+        let mut room = Room(height);
+        let mut part = |lines, least| room.part(lines, least);
         // The least of each, in the order of what matters: six signals before links and steps.
         let mut timeline = match height {
             ..16 => part(3, 1),
@@ -186,27 +201,15 @@ impl Areas {
         let mut links = part(wanted.links.min(4), 2);
         let mut events = part(wanted.events.min(4), 2);
         // Then each as much as it fills.
-        let mut grow = |own: &mut u16, lines: u16| {
-            if *own > 0 {
-                let more = (frame + lines).saturating_sub(*own).min(left);
-                *own += more;
-                left -= more;
-            }
-        };
+        let mut grow = |own: &mut u16, lines| room.grow(own, lines);
         grow(&mut problems, wanted.problems.min(height / 3));
         grow(&mut timeline, wanted.timeline);
         grow(&mut peers, wanted.peers.min(height / 3));
         grow(&mut links, wanted.links);
         grow(&mut events, wanted.events.min(height / 4));
-        timeline += left;
-        let mut y = body.y;
-        let mut area = |height: u16| {
-            let area = Rect { y, height, ..body };
-            y += height;
-            area
-        };
+        timeline += room.0;
         let [timeline, problems, peers, links, events] =
-            [timeline, problems, peers, links, events].map(&mut area);
+            below(body, [timeline, problems, peers, links, events]);
         let right = body.width * 2 / 5;
         let steps = Rect { x: links.right() - right, width: right, ..links };
         let links = Rect { width: body.width - right, ..links };
@@ -222,13 +225,8 @@ impl Areas {
         // Whole sentences come before events.
         let sentences = wanted.sentences.min(height * 9 / 20);
         let top_least = (frame + timeline.max(sentences)).min(height);
-        let mut left = height - top_least;
-        let mut part = |lines: u16, least: u16| {
-            let lines = (frame + lines).min(left);
-            let lines = if lines < frame + least { 0 } else { lines };
-            left -= lines;
-            lines
-        };
+        let mut room = Room(height - top_least);
+        let mut part = |lines, least| room.part(lines, least);
         // The least that is worth a frame, in the order of what matters.
         let least_peers = wanted.peers.min(if height >= 40 { 9 } else { 5 });
         let mut peers = part(least_peers, 2);
@@ -236,29 +234,21 @@ impl Areas {
         let mut events = part(wanted.events.min(4), 2);
         // Then each as much as it fills.
         let mut top = top_least;
-        let mut grow = |own: &mut u16, lines: u16| {
-            if *own > 0 {
-                let more = (frame + lines).saturating_sub(*own).min(left);
-                *own += more;
-                left -= more;
-            }
-        };
+        let mut grow = |own: &mut u16, lines| room.grow(own, lines);
         grow(&mut top, wanted.problems.max(timeline + 2).min(height * 2 / 5));
         grow(&mut peers, wanted.peers.min(height / 3));
         grow(&mut links, wanted.links);
         grow(&mut events, wanted.events);
-        top += left;
-        let mut y = body.y;
-        let mut line = |height: u16| {
-            let area = Rect { y, height, ..body };
-            y += height;
-            let beside = Rect { x: body.right() - right, width: right, ..area };
-            (area, Rect { width: body.width - right, ..area }, beside)
+        top += room.0;
+        let [top, peers, wide_links, events] = below(body, [top, peers, links, events]);
+        let divided = |line: Rect| {
+            (
+                Rect { width: body.width - right, ..line },
+                Rect { x: body.right() - right, width: right, ..line },
+            )
         };
-        let (_, timeline, beside) = line(top);
-        let (peers, ..) = line(peers);
-        let (wide_links, narrow_links, beside_links) = line(links);
-        let (events, ..) = line(events);
+        let (timeline, beside) = divided(top);
+        let (narrow_links, beside_links) = divided(wide_links);
         // Few problems leave room below them for the steps, and the links have all of their line.
         let (problems, links, steps) = match Self::steps_below(beside, wanted) {
             Some((problems, steps)) => (problems, wide_links, steps),
