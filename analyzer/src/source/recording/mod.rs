@@ -87,7 +87,6 @@ pub fn start(options: Options) -> Result<Feed> {
         // Up to the beginning of the last file, whose length is unknown before it is read.
         interval_ns: (tables.last_part_ns().saturating_sub(first_ns) / PARTS).max(1),
         state: State::default(),
-        seek: None,
         rewind: None,
         now_ns: None,
         sent_ns: 0,
@@ -125,8 +124,6 @@ struct Player {
     /// Data time between two samples of a fast playback, in nanoseconds.
     interval_ns: u64,
     state: State,
-    /// Target of a seek, the speed afterwards, and whether to pause there.
-    seek: Option<(u64, f64, bool)>,
     rewind: Option<u64>,
     now_ns: Option<u64>,
     sent_ns: u64,
@@ -161,19 +158,12 @@ impl Player {
                 }
             }
             let Some(to_ns) = self.rewind.take() else { return };
-            let (speed, paused) = self.then();
-            self.seek = Some((to_ns, speed, paused));
-            self.pace = Pace::new(f64::INFINITY);
+            self.pace = self.pace.anew(to_ns);
             (self.state, self.now_ns, self.sent_ns) = (State::default(), None, 0);
             // If the view has ended, sending the first sample notices.
             let _ = self.feed.tell(Update::Restarted);
             tables = Tables::open(&self.options.path, self.options.host.as_deref());
         }
-    }
-
-    /// Speed and pause after a seek.
-    fn then(&self) -> (f64, bool) {
-        self.seek.map_or((self.pace.speed(), self.pace.paused()), |(_, speed, paused)| (speed, paused))
     }
 
     /// After the end, waits for a rewind if a view is interactive.
@@ -244,9 +234,8 @@ impl Player {
                 Err(TryRecvError::Disconnected) => return Err(Stopped),
                 Err(TryRecvError::Empty) => {}
             }
-            if let Some((_, speed, paused)) = self.seek.take_if(|(to_ns, ..)| next_ns > *to_ns) {
-                self.pace.set_speed(speed, self.now_ns);
-                self.pace.pause(paused, self.now_ns);
+            if self.pace.seek_ns().is_some_and(|to_ns| next_ns > to_ns) {
+                self.pace.end_seek(self.now_ns);
                 self.send(true)?;
                 continue;
             }
@@ -266,19 +255,10 @@ impl Player {
 
     fn handle(&mut self, command: Command) -> Result<(), Stopped> {
         match command {
-            Command::Pause(paused) => match &mut self.seek {
-                Some(seek) => seek.2 = paused,
-                None => self.pace.pause(paused, self.now_ns),
-            },
-            Command::Speed(speed) => match &mut self.seek {
-                Some(seek) => seek.1 = speed,
-                None => self.pace.set_speed(speed, self.now_ns),
-            },
+            Command::Pause(paused) => self.pace.choose_pause(paused, self.now_ns),
+            Command::Speed(speed) => self.pace.choose_speed(speed, self.now_ns),
             Command::Seek(to_ns) if self.now_ns.is_none_or(|now| now < to_ns) => {
-                let (speed, paused) = self.then();
-                self.seek = Some((to_ns, speed, paused));
-                self.pace.pause(false, self.now_ns);
-                self.pace.set_speed(f64::INFINITY, self.now_ns);
+                self.pace.seek(to_ns, self.now_ns);
             }
             Command::Seek(_) => self.send(true)?,
             Command::Rewind(to_ns) => {

@@ -20,6 +20,15 @@ pub struct Pace {
     /// Time that the last sample took.
     took: Duration,
     started: Instant,
+    seek: Option<Seek>,
+}
+
+/// A time to reach as fast as possible, and speed and pause from there on.
+#[derive(Clone, Copy, Debug)]
+struct Seek {
+    to_ns: u64,
+    speed: f64,
+    paused: bool,
 }
 
 impl Pace {
@@ -33,6 +42,51 @@ impl Pace {
             shown: None,
             took: Duration::ZERO,
             started: Instant::now(),
+            seek: None,
+        }
+    }
+
+    /// Starts anew and as fast as possible until `to_ns`, with speed and pause of this one from there on.
+    #[must_use]
+    pub fn anew(&self, to_ns: u64) -> Self {
+        let (speed, paused) = self.seek.map_or((self.speed, self.paused), |seek| (seek.speed, seek.paused));
+        Self { seek: Some(Seek { to_ns, speed, paused }), ..Self::new(f64::INFINITY) }
+    }
+
+    /// Goes on as fast as possible until data time is `to_ns`.
+    pub fn seek(&mut self, to_ns: u64, data_ns: Option<u64>) {
+        self.seek = self.anew(to_ns).seek;
+        self.pause(false, data_ns);
+        self.set_speed(f64::INFINITY, data_ns);
+    }
+
+    /// Target of a seek under way.
+    #[must_use]
+    pub fn seek_ns(&self) -> Option<u64> {
+        self.seek.map(|seek| seek.to_ns)
+    }
+
+    /// Ends a seek under way when data time is at `data_ns`.
+    pub fn end_seek(&mut self, data_ns: Option<u64>) {
+        if let Some(Seek { speed, paused, .. }) = self.seek.take() {
+            self.set_speed(speed, data_ns);
+            self.pause(paused, data_ns);
+        }
+    }
+
+    /// Speed that a user chooses: from its target on while a seek is under way.
+    pub fn choose_speed(&mut self, speed: f64, data_ns: Option<u64>) {
+        match &mut self.seek {
+            Some(seek) => seek.speed = speed,
+            None => self.set_speed(speed, data_ns),
+        }
+    }
+
+    /// The same of a pause.
+    pub fn choose_pause(&mut self, paused: bool, data_ns: Option<u64>) {
+        match &mut self.seek {
+            Some(seek) => seek.paused = paused,
+            None => self.pause(paused, data_ns),
         }
     }
 
@@ -40,12 +94,6 @@ impl Pace {
     #[must_use]
     pub fn paused(&self) -> bool {
         self.paused
-    }
-
-    /// Data time per clock time.
-    #[must_use]
-    pub fn speed(&self) -> f64 {
-        self.speed
     }
 
     /// True if the replay never waits.

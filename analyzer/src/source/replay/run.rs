@@ -94,21 +94,8 @@ pub(super) struct Clock {
     gate_ns: u64,
     /// Frames were counted after the last sample.
     unsent: bool,
-    /// Target of a seek under way.
-    seek: Option<Seek>,
     /// Target of a pending rewind.
     rewind: Option<u64>,
-}
-
-/// A time to reach as fast as possible.
-#[derive(Clone, Copy, Debug)]
-struct Seek {
-    /// The time to reach.
-    to_ns: u64,
-    /// The speed from there on.
-    speed: f64,
-    /// True to pause there.
-    paused: bool,
 }
 
 impl Replay {
@@ -344,11 +331,10 @@ impl Replay {
                 let command = self.feed.commands.recv().map_err(|_| Stopped)?;
                 self.handle(command)?;
             }
-            if let Some(Seek { to_ns, speed, paused }) = self.clock.seek.take_if(|seek| ts_ns >= seek.to_ns) {
+            if let Some(to_ns) = self.pace.seek_ns().filter(|to_ns| ts_ns >= *to_ns) {
                 // The view gets the sample of this time at once.
                 self.clock.now_ns = self.clock.now_ns.max(Some(to_ns));
-                self.pace.set_speed(speed, Some(to_ns));
-                self.pace.pause(paused, Some(to_ns));
+                self.pace.end_seek(Some(to_ns));
                 self.send_now(to_ns)?;
                 self.clock.sample_ns = interval.map(|interval| to_ns.saturating_add(interval));
                 continue;
@@ -376,7 +362,7 @@ impl Replay {
             sooner(self.clock.sample_ns)
                 .min(sooner(self.clock.retire_ns))
                 .min(self.clock.stop_ns.map_or(u64::MAX, |stop| stop.saturating_add(1)))
-                .min(self.clock.seek.map_or(u64::MAX, |seek| seek.to_ns))
+                .min(sooner(self.pace.seek_ns()))
         } else {
             0
         };
@@ -458,23 +444,11 @@ impl Replay {
     fn handle(&mut self, command: Command) -> Step {
         let now_ns = self.clock.now_ns;
         match command {
-            Command::Pause(paused) => match &mut self.clock.seek {
-                Some(seek) => seek.paused = paused,
-                None => self.pace.pause(paused, now_ns),
-            },
-            Command::Speed(speed) => match &mut self.clock.seek {
-                Some(seek) => seek.speed = speed,
-                None => self.pace.set_speed(speed, now_ns),
-            },
+            Command::Pause(paused) => self.pace.choose_pause(paused, now_ns),
+            Command::Speed(speed) => self.pace.choose_speed(speed, now_ns),
             Command::Seek(to_ns) => {
                 if now_ns.is_none_or(|now| now < to_ns) {
-                    let (speed, paused) = match self.clock.seek {
-                        Some(seek) => (seek.speed, seek.paused),
-                        None => (self.pace.speed(), self.pace.paused()),
-                    };
-                    self.clock.seek = Some(Seek { to_ns, speed, paused });
-                    self.pace.pause(false, now_ns);
-                    self.pace.set_speed(f64::INFINITY, now_ns);
+                    self.pace.seek(to_ns, now_ns);
                 } else if let Some(now) = now_ns {
                     // The target is in the past.
                     self.send_now(now)?;

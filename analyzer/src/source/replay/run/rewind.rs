@@ -2,9 +2,8 @@
 
 use anyhow::Result;
 
-use super::{Clock, Replay, Seek};
+use super::{Clock, Replay};
 use crate::source::feed::{Command, Update, no_recorder};
-use crate::source::replay::pace::Pace;
 use crate::source::replay::tap::{Messages, TapReader};
 use crate::source::replay::{Emit, open};
 
@@ -64,12 +63,9 @@ impl Replay {
     /// Opens all inputs again, to be read as fast as possible up to a time.
     fn reopen(&mut self, to_ns: u64) -> Result<()> {
         let opened = open(&self.options)?;
-        let speed = self.clock.seek.map_or(self.pace.speed(), |seek| seek.speed);
-        let paused = self.clock.seek.map_or(self.pace.paused(), |seek| seek.paused);
         (self.taps, self.counts, self.inputs) = (opened.taps, opened.counts, opened.names);
         self.messages = Messages { notices: opened.notices, failure: None };
-        self.clock = Clock { seek: Some(Seek { to_ns, speed, paused }), ..Clock::default() };
-        self.pace = Pace::new(f64::INFINITY);
+        (self.clock, self.pace) = (Clock::default(), self.pace.anew(to_ns));
         // If the view has ended, sending the first sample notices.
         let _ = self.feed.tell(Update::Restarted);
         Ok(())
