@@ -68,7 +68,7 @@ pub(crate) fn check() -> Result<()> {
     format(&mut checks);
     lints(&mut checks, ebpf);
     rustdoc(&mut checks, ebpf);
-    checks.check("fuzz targets compile", fuzz_targets);
+    checks.check("fuzz targets, and the library without `live`", fuzz_targets);
     licences(&mut checks);
     advisories::check(&mut checks);
 
@@ -96,21 +96,11 @@ fn format(checks: &mut Checks) {
 
 fn lints(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
     match component("clippy", "clippy") {
-        Ok(()) => {
-            checks.check("lints", || {
-                let mut command = cargo();
-                programs::select(command.arg("clippy"), Features::All, ebpf);
-                run(command.args(["-p", BENCHMARKS, "--all-targets", "--", "-D", "warnings"]))
-            });
-            if ebpf.is_some() {
-                // The code that differs without the kernel side is in the library, whose tests ran above.
-                checks.check("lints without `live`", || {
-                    let mut command = cargo();
-                    programs::select(command.arg("clippy"), Features::All, None);
-                    run(command.args(["--lib", "--bins", "--", "-D", "warnings"]))
-                });
-            }
-        }
+        Ok(()) => checks.check("lints", || {
+            let mut command = cargo();
+            programs::select(command.arg("clippy"), Features::All, ebpf);
+            run(command.args(["-p", BENCHMARKS, "--all-targets", "--", "-D", "warnings"]))
+        }),
         Err(why) => checks.without_tool("lints", &why),
     }
     kernel::lints(checks, ebpf);
@@ -120,17 +110,20 @@ fn rustdoc(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
     checks.check("documentation", || {
         let mut command = cargo();
         command.env("RUSTDOCFLAGS", "-D warnings").args(["doc", "--no-deps"]);
-        programs::select(&mut command, Features::All, ebpf);
+        // With its feature `live`, the helpers of the integration tests would need the whole library compiled once more.
+        programs::select(&mut command, Features::Units, ebpf);
         run(&mut command)
     });
 }
 
 /// The fuzz targets are a workspace of their own, which the nightly run builds. Checking them needs neither its
-/// compiler nor libFuzzer, which a C++ compiler would build.
+/// compiler nor libFuzzer, which a C++ compiler would build. They use the library without `live`, so that this is the
+/// check of that build, too: without warnings.
 fn fuzz_targets() -> Result<()> {
     let mut command = cargo();
     command.args(["check", "--quiet", "--manifest-path", "fuzz/Cargo.toml", "--locked", "--bins"]);
     command.arg("--target-dir").arg(target_dir().join("fuzz-check"));
+    command.env("RUSTFLAGS", "-D warnings");
     run(command.env("CUSTOM_LIBFUZZER_PATH", target_dir().join("fuzz-check/libnone.a")))
 }
 
