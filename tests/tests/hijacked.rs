@@ -20,13 +20,35 @@ use rocescope_tests::needs_root;
 use rocescope_tests::oracle::binary;
 use rocescope_tests::schema;
 
+/// A capture of three flows.
+fn capture_in(folder: &Path) -> String {
+    let capture = folder.join("a.pcap").display().to_string();
+    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
+    capture
+}
+
+/// The folder of a recording of that capture.
+fn recording_in(folder: &Path) -> String {
+    let (capture, dir) = (capture_in(folder), folder.join("recording").display().to_string());
+    let recorded = ["record", "--read", &capture, "--dir", &dir];
+    assert!(Command::new(binary::path().unwrap()).args(recorded).status().unwrap().success());
+    dir
+}
+
+/// A program in place of an engine.
+fn engine_in(folder: &Path, script: &str) -> String {
+    let engine = folder.join("duckdb");
+    std::fs::write(&engine, format!("#!/bin/sh\n{script}\n")).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&engine, mode).unwrap();
+    engine.display().to_string()
+}
+
 #[test]
 fn a_hijacked_parser_of_a_capture_can_do_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     // As tcpdump creates it, readable only for root.
-    let capture = folder.path().join("a.pcap");
-    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
-    let name = capture.to_str().unwrap();
+    let name = &*capture_in(folder.path());
     for arguments in [&["replay", name, "--output", "json"][..], &["diff", name, name, "--output", "json"]] {
         let (output, listener) = hijacked(arguments, folder.path());
         let said = String::from_utf8_lossy(&output.stderr);
@@ -40,10 +62,9 @@ fn a_hijacked_parser_of_a_capture_can_do_nothing_else() {
 #[test]
 fn the_same_parser_does_as_it_likes_without_the_sandbox() {
     let folder = tempfile::tempdir().unwrap();
-    let capture = folder.path().join("a.pcap");
-    std::fs::write(&capture, frames::capture(&frames::sends(1, 1))).unwrap();
+    let capture = capture_in(folder.path());
     let (output, listener) =
-        at_liberty(&["replay", capture.to_str().unwrap(), "--output", "json", "--no-sandbox"], folder.path());
+        at_liberty(&["replay", &capture, "--output", "json", "--no-sandbox"], folder.path());
     let said = String::from_utf8_lossy(&output.stderr);
     // Only root may read it, so that it shows something of root alone.
     let shadow = rustix::process::geteuid().is_root() && Path::new("/etc/shadow").exists();
@@ -124,10 +145,9 @@ fn hijacked_parsers_of_what_records_and_publishes_can_do_nothing_else() {
 #[test]
 fn a_hijacked_parser_of_a_capture_that_is_recorded_can_do_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
-    let capture = folder.path().join("a.pcap");
-    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
+    let capture = capture_in(folder.path());
     let dir = folder.path().join("recording").display().to_string();
-    let arguments = ["record", "--read", capture.to_str().unwrap(), "--dir", &dir];
+    let arguments = ["record", "--read", &capture, "--dir", &dir];
     // Of a recording that was killed.
     let journals = folder.path().join("recording/journal");
     std::fs::create_dir_all(&journals).unwrap();
@@ -184,15 +204,8 @@ fn a_hijacked_writer_of_dumps_can_do_nothing_else() {
 #[test]
 fn a_hijacked_parser_of_an_engines_answer_can_do_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
-    let capture = folder.path().join("a.pcap");
-    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
-    let dir = folder.path().join("recording").display().to_string();
-    let recorded = ["record", "--read", capture.to_str().unwrap(), "--dir", &dir];
-    assert!(Command::new(binary::path().unwrap()).args(recorded).status().unwrap().success());
-    let engine = folder.path().join("duckdb");
-    std::fs::write(&engine, "#!/bin/sh\ncat >/dev/null\necho '[]'\n").unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&engine, mode).unwrap();
+    let dir = recording_in(folder.path());
+    let engine = engine_in(folder.path(), "cat >/dev/null\necho '[]'");
     // A server that gives every question an answer without rows.
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/fleet", server.local_addr().unwrap());
@@ -204,7 +217,7 @@ fn a_hijacked_parser_of_an_engines_answer_can_do_nothing_else() {
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
         }
     });
-    let local = ["fleet", "slow", &dir, "--engine", engine.to_str().unwrap()];
+    let local = ["fleet", "slow", &dir, "--engine", &engine];
     // The page is written to the folder of the attempts.
     let out = ["--out", "page.txt"];
     for arguments in [
@@ -224,20 +237,10 @@ fn a_hijacked_parser_of_an_engines_answer_can_do_nothing_else() {
 #[test]
 fn a_hijacked_parser_of_a_damaged_file_of_a_recording_can_do_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
-    let capture = folder.path().join("a.pcap");
-    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
-    let dir = folder.path().join("recording").display().to_string();
-    let recorded = ["record", "--read", capture.to_str().unwrap(), "--dir", &dir];
-    assert!(Command::new(binary::path().unwrap()).args(recorded).status().unwrap().success());
-    let engine = folder.path().join("duckdb");
-    std::fs::write(
-        &engine,
-        "#!/bin/sh\necho 'Invalid Input Error: no magic bytes in a.parquet' >&2\nexit 1\n",
-    )
-    .unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&engine, mode).unwrap();
-    let arguments = ["fleet", "slow", &dir, "--engine", engine.to_str().unwrap()];
+    let dir = recording_in(folder.path());
+    let engine =
+        engine_in(folder.path(), "echo 'Invalid Input Error: no magic bytes in a.parquet' >&2\nexit 1");
+    let arguments = ["fleet", "slow", &dir, "--engine", &engine];
     let (output, listener) = hijacked_in(&arguments, folder.path(), Path::new(&dir));
     let said = String::from_utf8_lossy(&output.stderr);
     refused(&said, "damaged");
@@ -248,9 +251,7 @@ fn a_hijacked_parser_of_a_damaged_file_of_a_recording_can_do_nothing_else() {
 #[test]
 fn a_hijacked_parser_of_lldp_can_do_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
-    let capture = folder.path().join("a.pcap");
-    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
-    let of = format!("lo={}", capture.display());
+    let of = format!("lo={}", capture_in(folder.path()));
     let (output, listener) = hijacked(&["doctor", "--lldp-capture", &of], folder.path());
     let said = String::from_utf8_lossy(&output.stderr);
     refused(&said, "lldp");
@@ -334,16 +335,10 @@ fn ras(server: TcpListener) {
 #[test]
 fn hijacked_parsers_of_recordings_and_reports_can_do_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
-    let name = |name: &str| folder.path().join(name).display().to_string();
-    let (capture, dir, saved) = (name("a.pcap"), name("recording"), name("report.json"));
-    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
-    let run = |arguments: &[&str]| {
-        let output = Command::new(binary::path().unwrap()).args(arguments).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        output.stdout
-    };
-    run(&["record", "--read", &capture, "--dir", &dir]);
-    std::fs::write(&saved, run(&["replay", &capture, "--output", "json"])).unwrap();
+    let (dir, saved) = (recording_in(folder.path()), folder.path().join("report.json").display().to_string());
+    let capture = folder.path().join("a.pcap");
+    let report = binary::replay(&[capture], [] as [&str; 0]).unwrap();
+    std::fs::write(&saved, report.to_string()).unwrap();
     for (arguments, place) in [
         (&["replay", &*dir, "--output", "json"][..], "recording"),
         (&["diff", &dir, &dir, "--output", "json"], "recording"),
@@ -360,11 +355,7 @@ fn hijacked_parsers_of_recordings_and_reports_can_do_nothing_else() {
 #[test]
 fn a_hijacked_parser_beside_a_view_that_writes_files_writes_none() {
     let folder = tempfile::tempdir().unwrap();
-    let name = |name: &str| folder.path().join(name).display().to_string();
-    let (capture, dir) = (name("a.pcap"), name("recording"));
-    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
-    let recorded = ["record", "--read", &capture, "--dir", &dir];
-    assert!(Command::new(binary::path().unwrap()).args(recorded).status().unwrap().success());
+    let (dir, capture) = (recording_in(folder.path()), capture_in(folder.path()));
     for (input, place) in [(&capture, "replay"), (&dir, "recording")] {
         let home = folder.path().join(place);
         victims(&home);
