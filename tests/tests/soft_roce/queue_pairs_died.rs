@@ -11,7 +11,7 @@ use rocescope_tests::soft_roce::verbs::{QueuePair, REMOTE_ACCESS_ERROR, RETRY_EX
 use serde_json::Value;
 
 use super::faults::{Ends, findings};
-use super::queue_pairs::{InPod, ended, events, life, listed, live};
+use super::queue_pairs::{InPod, ended, events, life, listed, live, timed};
 
 /// The pod in which a queue pair is made that dies.
 const POD: &str = "11111111-2222-3333-4444-777777777777";
@@ -129,7 +129,7 @@ fn died_of_retries(report: &Value, numbers: [u32; 2], given_up_ns: u64) {
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn a_wrong_rkey_is_an_access_error_on_both_ends() {
     let ends = Ends::open();
-    let program = live(&["--interval", "500ms"]);
+    let program = timed(&["--interval", "500ms"]);
     let (near, far) = ends.connection(|to| to);
     near.write_all(&ends.far, 3, 256).unwrap();
     let numbers = [near.number(), far.number()];
