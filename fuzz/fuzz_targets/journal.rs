@@ -6,26 +6,12 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use rocescope::record::cell::{Cell, CellKind};
 use rocescope::record::parquet::{Groups, encode};
 use rocescope::record::registry::{FlowSecond, LinkSecond, Rows, TABLES};
 use rocescope::record::store::{Keep, Rotate, Store};
-use rocescope::record::table::Row;
-use rocescope_fuzz::{own_panics_abort, seeds};
+use rocescope_fuzz::{own_panics_abort, row, seeds};
 
 const ID: &str = "0c5e8d3a-1111-4222-8333-444455556666";
-
-fn row<R: Row>(number: i64) -> R {
-    let mut cells = R::TABLE.columns.iter().map(|column| match (column.kind, column.name) {
-        _ if column.nullable => Cell::Null,
-        (CellKind::Time, _) => Cell::Int(1_700_000_000_000_000_000 + number),
-        (CellKind::Int, _) => Cell::Int(number),
-        (CellKind::Float, _) => Cell::Float(0.5),
-        (CellKind::Text, "src" | "dst") => Cell::Text("10.0.0.1".into()),
-        (CellKind::Text, name) => Cell::Text(name.into()),
-    });
-    R::of(&mut cells).unwrap_or_else(|| panic!("a row of {}", R::TABLE.name))
-}
 
 fn frame(kind: u8, table: &str, payload: &[u8]) -> Vec<u8> {
     let mut sum = crc32fast::Hasher::new();

@@ -3,11 +3,11 @@
 
 use libfuzzer_sys::fuzz_target;
 use rocescope::host::net::dcb::{self, Dcb};
-use rocescope::host::rdma::device;
 use rocescope::host::net::drops::RxDrops;
 use rocescope::host::net::filters::Filter;
 use rocescope::host::net::interface::Interface;
 use rocescope::host::netlink::{Attrs, LinkHeader, Request, answers};
+use rocescope::host::rdma::device;
 use rocescope::host::rdma::nldev::{self, Query};
 use rocescope_fuzz::seeds;
 

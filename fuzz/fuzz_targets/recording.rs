@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use rocescope::record::cell::{Cell, CellKind};
 use rocescope::record::parquet::{decode, encode};
 use rocescope::record::registry::{
     DeviceSecond, Event, Finding, FlowRollup, FlowSecond, Host, LinkSecond, QpLife, QpSecond, Step,
@@ -15,22 +14,7 @@ use rocescope::report::Options;
 use rocescope::source::feed::Update;
 use rocescope::source::recording;
 use rocescope::source::replay::Emit;
-use rocescope_fuzz::{judge, own_panics_abort, seeds};
-
-/// A row with arbitrary valid values.
-fn row<R: Row>(number: i64) -> R {
-    let mut cells = R::TABLE.columns.iter().map(|column| match (column.kind, column.name) {
-        _ if column.nullable && number % 3 == 2 => Cell::Null,
-        (CellKind::Time, _) => Cell::Int(1_700_000_000_000_000_000 + number * 1_000_000_000),
-        (CellKind::Int, _) => Cell::Int(number % 2),
-        (CellKind::Float, _) => Cell::Float(0.5),
-        (CellKind::Text, "src" | "dst" | "straggler") => Cell::Text("10.0.0.1".into()),
-        (CellKind::Text, "direction") => Cell::Text("ingress".into()),
-        (CellKind::Text, "json" | "straggler_json") => Cell::Text("{}".into()),
-        (CellKind::Text, name) => Cell::Text(name.into()),
-    });
-    R::of(&mut cells).unwrap_or_else(|| panic!("a row of {}", R::TABLE.name))
-}
+use rocescope_fuzz::{judge, own_panics_abort, row, seeds};
 
 fn file<R: Row>(rows: i64) -> Vec<u8> {
     encode(&(0..rows).map(row::<R>).collect::<Vec<_>>()).expect("rows can be encoded")

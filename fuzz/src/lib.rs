@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::{env, fs, panic, process};
 
+use rocescope::record::cell::{Cell, CellKind};
+use rocescope::record::table::Row;
 use rocescope::report::{self, Options, Report};
 use rocescope::sample::Sample;
 use rocescope::source::feed::Update;
@@ -116,4 +118,19 @@ pub fn speakable(text: &str) {
     let turns = |c| matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let bad = text.chars().find(|c| c.is_control() && *c != '\n' || turns(*c));
     assert_eq!(bad, None, "{text:?}");
+}
+
+/// A row of any table with valid values.
+pub fn row<R: Row>(number: i64) -> R {
+    let mut cells = R::TABLE.columns.iter().map(|column| match (column.kind, column.name) {
+        _ if column.nullable && number % 3 == 2 => Cell::Null,
+        (CellKind::Time, _) => Cell::Int(1_700_000_000_000_000_000 + number * 1_000_000_000),
+        (CellKind::Int, _) => Cell::Int(number % 2),
+        (CellKind::Float, _) => Cell::Float(0.5),
+        (CellKind::Text, "src" | "dst" | "straggler") => Cell::Text("10.0.0.1".into()),
+        (CellKind::Text, "direction") => Cell::Text("ingress".into()),
+        (CellKind::Text, "json" | "straggler_json") => Cell::Text("{}".into()),
+        (CellKind::Text, name) => Cell::Text(name.into()),
+    });
+    R::of(&mut cells).unwrap_or_else(|| panic!("a row of {}", R::TABLE.name))
 }
