@@ -63,9 +63,9 @@ pub(super) fn problems_width(width: u16) -> u16 {
 }
 
 /// Lines that are left for framed parts.
-struct Room(u16);
+struct FreeLines(u16);
 
-impl Room {
+impl FreeLines {
     /// Those of a part with its frame; none where fewer than `least` lines of its own would be left.
     fn part(&mut self, lines: u16, least: u16) -> u16 {
         let frame = frame_height(true);
@@ -183,7 +183,7 @@ impl Areas {
     /// Screens of medium width: boxes one below the other, steps beside the links.
     fn layered(body: Rect, wanted: WantedLines) -> Self {
         let height = body.height;
-        let mut room = Room(height);
+        let mut room = FreeLines(height);
         let mut part = |lines, least| room.part(lines, least);
         // The least of each, in the order of what matters: six signals before links and steps.
         let mut timeline = match height {
@@ -225,7 +225,7 @@ impl Areas {
         // Whole sentences come before events.
         let sentences = wanted.sentences.min(height * 9 / 20);
         let top_least = (frame + timeline.max(sentences)).min(height);
-        let mut room = Room(height - top_least);
+        let mut room = FreeLines(height - top_least);
         let mut part = |lines, least| room.part(lines, least);
         // The least that is worth a frame, in the order of what matters.
         let least_peers = wanted.peers.min(if height >= 40 { 9 } else { 5 });
