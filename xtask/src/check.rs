@@ -110,7 +110,7 @@ fn rustdoc(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
     checks.check("documentation", || {
         let mut command = cargo();
         command.env("RUSTDOCFLAGS", "-D warnings").args(["doc", "--no-deps"]);
-        // With its feature `live`, the helpers of the integration tests would need the whole library compiled once more.
+        // With feature `live`, the helpers of the integration tests would need the whole library compiled once more.
         programs::select(&mut command, Features::Units, ebpf);
         run(&mut command)
     });

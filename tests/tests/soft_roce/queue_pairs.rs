@@ -20,9 +20,8 @@ use serde_json::Value;
 
 use super::faults::{Ends, findings};
 
-/// Runs on the interfaces of both ends, once the probes have seen a verb: the queries of its own listing. What the probes
-/// see does not depend on the exact clock of packets, and the emulated kernel verifies programs without it in a part of
-/// the time.
+/// Runs on the interfaces of both ends, once the probes have seen a verb: the queries of its own listing. Probes do not
+/// depend on the exact clock of packets, and the emulated kernel verifies programs without it in a part of the time.
 pub(crate) fn live(arguments: &[&str]) -> Program {
     timed(&[&["--no-timing"], arguments].concat())
 }
