@@ -55,8 +55,9 @@ pub(super) const ENTROPY_LOW: Entry = Entry {
                port per queue pair, or more queue pairs, would keep it below. More than 8 such hosts are one finding; its figures are those of the host with the lowest ratio of \
                effective flows by 5-tuple to those by queue pair.\n\
                \n\
-               Bytes by 5-tuple are counted over the whole run, without times. Live, the same holds for queue pairs whose packets are not seen (qp_paths), with computed source \
-               ports or those of the NIC's contexts; queue pairs are weighted by their bytes (PSNs sent × path MTU), or equally if the bytes of some are unknown (weighted_by).",
+               Bytes by 5-tuple are counted over the whole run, without times. Live, the same for queue pairs of which no packet is seen (qp_paths), by addresses and source \
+               ports that are computed or that the NIC's contexts have; a queue pair weighs its bytes (PSNs sent × path MTU), or all weigh the same where those of some are not known \
+               (weighted_by).",
     advice: "Use a source port per queue pair: the driver derives the port from the flow label or from both QP numbers, so check that the flow label is not fixed \
                (perftest --flow_label, a fixed RDMA CM flow label). With NCCL raise NCCL_IB_QPS_PER_CONNECTION (see NCCL_IB_SPLIT_DATA_ON_QPS), or let the switches \
                hash on the BTH destination QP (SAI hash field RDMA_BTH_DEST_QP, user-defined fields), or use adaptive routing.",
@@ -81,13 +82,13 @@ pub(in crate::findings) const LINKS_IMBALANCE: Entry = Entry {
                - In the last 8 s one link carries links.max_over_mean times the mean, for links.lasting_ns or longer and in links.lasting_windows loaded windows, until now. These \
                windows are about 100 ms long in any run, and loaded also compared with one another, if the group has at least links.stretch_loaded times the rate of the run.\n\
                \n\
-               A part ends when the link carries less than half of the excess that makes a part, for at least links.lasting_ns and links.lasting_windows loaded windows; for twice the \
-               longest even time within the part, if that is longer; for {EPISODE_GAP_NS} if another part ended less than {EPISODE_GAP_NS} before it, or if no load follows.\n\
+               A part has ended when over links.lasting_ns or longer after it, in links.lasting_windows loaded windows or more, the link carries less than half of the excess that makes \
+               a part. If the load was even for longer within the part, it takes twice that time; {EPISODE_GAP_NS} where another part ended less than {EPISODE_GAP_NS} before it, or where no load follows.\n\
                \n\
-               Time shown: the longest uneven part; if it ended {EPISODE_GAP_NS} or more ago, the longest later one. If all have ended, the finding has ended and has the figures of the last, even if the \
-               whole run is uneven. Otherwise an uneven run has the figures of the run, and begins with its first part; without parts, its beginning is unknown. Rails have no times.\n\
-               Live, rails (or without rails, the watched ports) are also compared by queue pairs whose packets are not seen (qp_paths): by their bytes (PSNs sent × path MTU) and PSNs \
-               over the whole run, with links.max_over_mean and links.min_packets, unless the bytes of some are unknown.\n\
+               Time shown: the longest uneven part; if it ended {EPISODE_GAP_NS} or more ago, the longest later one. If all have ended, the finding has ended, with the figures of the last, also where the \
+               whole run is uneven. Else an uneven run has the figures of the run; it begins with its first part, or at no known time without any. Rails have no times.\n\
+               Live, also the rails, or without rails the watched ports, by the bytes (PSNs sent × path MTU) and PSNs of queue pairs of which no packet is seen (qp_paths), over the \
+               whole run, with links.max_over_mean and links.min_packets; not where the bytes of some are not known.\n\
                \n\
                A link that is the busiest of its group in both directions is one finding, with the figures of the direction in which it is busier and the time of both. While a part goes \
                on, all figures are those of the part; when it has ended, its share of the loaded windows (windows, of_windows) and bytes (bytes_ratio) of the run follows. excess_bytes \
