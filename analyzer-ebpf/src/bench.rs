@@ -20,68 +20,189 @@ use crate::record;
 /// Bound for the verifier: the incremented field lies within the headers.
 const OFFSET_MASK: u16 = 0xFF;
 
-/// Declares programs, a line for each: name, `step` for those that increment the field first, then the work itself, and
-/// what it measures.
-macro_rules! programs {
-    (#[$($attribute:tt)*] $context:ty, $pass:expr => $of:ty;
-     $($name:ident($ctx:ident)$(.$step:ident())? $({ $work:expr })?, $doc:literal;)*) => {$(
-        #[doc = $doc]
-        #[$($attribute)*]
-        #[inline(always)]
-        pub fn $name($ctx: $context) -> $of {
-            $($step($ctx.data(), $ctx.data_end());)?
-            $($work;)?
-            $pass
-        }
-    )*};
+/// Cost of calling an XDP program.
+#[xdp]
+#[inline(always)]
+pub fn rocescope_bench_xdp_empty(_ctx: XdpContext) -> u32 {
+    XDP_PASS
 }
 
-programs! {
-    #[xdp] XdpContext, XDP_PASS => u32;
-    rocescope_bench_xdp_empty(_ctx), "Cost of calling an XDP program.";
-    rocescope_bench_xdp_step(ctx).step(), "Cost of incrementing the field.";
-    rocescope_bench_xdp(ctx).step() { record::xdp(&ctx, false) },
-        "Increments the field, then counts like `rocescope_xdp`.";
-    rocescope_bench_xdp_clock(_ctx) { clock() },
-        "Cost of calling an XDP program that reads the exact clock: what counting by it cannot go below.";
-    rocescope_bench_xdp_reach(ctx).step() { floor::xdp(&ctx, Memory::Slot, Time::Own) },
-        "Increments the field and does all but bins and latency; see [`floor`].";
-    rocescope_bench_xdp_together(ctx).step() { floor::xdp(&ctx, Memory::Together, Time::Own) },
-        "The same, with a flow's memory in two neighbouring cache lines.";
-    rocescope_bench_xdp_published(ctx).step() { floor::xdp(&ctx, Memory::Slot, Time::Published) },
-        "The same as the first, with a time from memory.";
-    rocescope_bench_xdp_answered(ctx).step() { floor::xdp_answered(&ctx) },
-        "Increments the field and counts a WRITE LAST or an ACK, and nothing else; see [`floor`].";
-    rocescope_floor_xdp(ctx) { floor::xdp(&ctx, Memory::Slot, Time::Own) },
-        "All but bins and latency, of frames as they are, for an interface.";
-    rocescope_bench_xdp_insert(ctx).step() { floor::insert(&ctx, Part::All) },
-        "Increments the field and inserts a flow; see [`floor::insert`].";
-    rocescope_bench_xdp_hash(ctx).step() { floor::insert(&ctx, Part::Hash) },
-        "Increments the field and inserts a key into the hash.";
-    rocescope_bench_xdp_event(ctx).step() { floor::insert(&ctx, Part::Event) },
-        "Increments the field and sends an event.";
+/// Cost of incrementing the field.
+#[xdp]
+#[inline(always)]
+pub fn rocescope_bench_xdp_step(ctx: XdpContext) -> u32 {
+    step(ctx.data(), ctx.data_end());
+    XDP_PASS
 }
 
-programs! {
-    #[xdp(frags)] XdpContext, XDP_PASS => u32;
-    rocescope_bench_xdp_frags_empty(_ctx), "Cost of calling an XDP program that accepts multi-buffer frames.";
-    rocescope_bench_xdp_frags_step(ctx).step(), "Cost of incrementing the field.";
-    rocescope_bench_xdp_frags(ctx).step() { record::xdp(&ctx, true) },
-        "Increments the field, then counts like `rocescope_xdp_frags`.";
+/// Increments the field, then counts like `rocescope_xdp`.
+#[xdp]
+#[inline(always)]
+pub fn rocescope_bench_xdp(ctx: XdpContext) -> u32 {
+    step(ctx.data(), ctx.data_end());
+    record::xdp(&ctx, false);
+    XDP_PASS
 }
 
-programs! {
-    #[classifier] TcContext, TCX_NEXT => i32;
-    rocescope_bench_tc_empty(_ctx), "Cost of calling a TC program.";
-    rocescope_bench_tc_clock(_ctx) { clock() }, "Cost of calling a TC program that reads the exact clock.";
-    rocescope_bench_tc_step(ctx).step(), "Cost of incrementing the field.";
-    rocescope_bench_tc(ctx).step() { record::tc(&ctx, false, false) },
-        "Increments the field, then counts like `rocescope_tc_ingress`.";
-    rocescope_bench_tc_reach(ctx).step() { floor::tc(&ctx) },
-        "Increments the field and does all but bins and latency; see [`floor`].";
-    rocescope_bench_tc_answered(ctx).step() { floor::tc_answered(&ctx) },
-        "Increments the field and counts a WRITE LAST or an ACK, and nothing else; see [`floor`].";
-    rocescope_floor_tc(ctx) { floor::tc(&ctx) }, "All but bins and latency, of frames as they are, for an interface.";
+/// Cost of calling an XDP program that reads the exact clock: what counting by it cannot go below.
+#[xdp]
+#[inline(always)]
+pub fn rocescope_bench_xdp_clock(_ctx: XdpContext) -> u32 {
+    clock();
+    XDP_PASS
+}
+
+/// Increments the field and does all but bins and latency; see [`floor`].
+#[xdp]
+#[inline(always)]
+pub fn rocescope_bench_xdp_reach(ctx: XdpContext) -> u32 {
+    step(ctx.data(), ctx.data_end());
+    floor::xdp(&ctx, Memory::Slot, Time::Own);
+    XDP_PASS
+}
+
+/// The same, with a flow's memory in two neighbouring cache lines.
+#[xdp]
+#[inline(always)]
+pub fn rocescope_bench_xdp_together(ctx: XdpContext) -> u32 {
+    step(ctx.data(), ctx.data_end());
+    floor::xdp(&ctx, Memory::Together, Time::Own);
+    XDP_PASS
+}
+
+/// The same as the first, with a time from memory.
+#[xdp]
+#[inline(always)]
+pub fn rocescope_bench_xdp_published(ctx: XdpContext) -> u32 {
+    step(ctx.data(), ctx.data_end());
+    floor::xdp(&ctx, Memory::Slot, Time::Published);
+    XDP_PASS
+}
+
+/// Increments the field and counts a WRITE LAST or an ACK, and nothing else; see [`floor`].
+#[xdp]
+#[inline(always)]
+pub fn rocescope_bench_xdp_answered(ctx: XdpContext) -> u32 {
+    step(ctx.data(), ctx.data_end());
+    floor::xdp_answered(&ctx);
+    XDP_PASS
+}
+
+/// All but bins and latency, of frames as they are, for an interface.
+#[xdp]
+#[inline(always)]
+pub fn rocescope_floor_xdp(ctx: XdpContext) -> u32 {
+    floor::xdp(&ctx, Memory::Slot, Time::Own);
+    XDP_PASS
+}
+
+/// Increments the field and inserts a flow; see [`floor::insert`].
+#[xdp]
+#[inline(always)]
+pub fn rocescope_bench_xdp_insert(ctx: XdpContext) -> u32 {
+    step(ctx.data(), ctx.data_end());
+    floor::insert(&ctx, Part::All);
+    XDP_PASS
+}
+
+/// Increments the field and inserts a key into the hash.
+#[xdp]
+#[inline(always)]
+pub fn rocescope_bench_xdp_hash(ctx: XdpContext) -> u32 {
+    step(ctx.data(), ctx.data_end());
+    floor::insert(&ctx, Part::Hash);
+    XDP_PASS
+}
+
+/// Increments the field and sends an event.
+#[xdp]
+#[inline(always)]
+pub fn rocescope_bench_xdp_event(ctx: XdpContext) -> u32 {
+    step(ctx.data(), ctx.data_end());
+    floor::insert(&ctx, Part::Event);
+    XDP_PASS
+}
+
+/// Cost of calling an XDP program that accepts multi-buffer frames.
+#[xdp(frags)]
+#[inline(always)]
+pub fn rocescope_bench_xdp_frags_empty(_ctx: XdpContext) -> u32 {
+    XDP_PASS
+}
+
+/// Cost of incrementing the field.
+#[xdp(frags)]
+#[inline(always)]
+pub fn rocescope_bench_xdp_frags_step(ctx: XdpContext) -> u32 {
+    step(ctx.data(), ctx.data_end());
+    XDP_PASS
+}
+
+/// Increments the field, then counts like `rocescope_xdp_frags`.
+#[xdp(frags)]
+#[inline(always)]
+pub fn rocescope_bench_xdp_frags(ctx: XdpContext) -> u32 {
+    step(ctx.data(), ctx.data_end());
+    record::xdp(&ctx, true);
+    XDP_PASS
+}
+
+/// Cost of calling a TC program.
+#[classifier]
+#[inline(always)]
+pub fn rocescope_bench_tc_empty(_ctx: TcContext) -> i32 {
+    TCX_NEXT
+}
+
+/// Cost of calling a TC program that reads the exact clock.
+#[classifier]
+#[inline(always)]
+pub fn rocescope_bench_tc_clock(_ctx: TcContext) -> i32 {
+    clock();
+    TCX_NEXT
+}
+
+/// Cost of incrementing the field.
+#[classifier]
+#[inline(always)]
+pub fn rocescope_bench_tc_step(ctx: TcContext) -> i32 {
+    step(ctx.data(), ctx.data_end());
+    TCX_NEXT
+}
+
+/// Increments the field, then counts like `rocescope_tc_ingress`.
+#[classifier]
+#[inline(always)]
+pub fn rocescope_bench_tc(ctx: TcContext) -> i32 {
+    step(ctx.data(), ctx.data_end());
+    record::tc(&ctx, false, false);
+    TCX_NEXT
+}
+
+/// Increments the field and does all but bins and latency; see [`floor`].
+#[classifier]
+#[inline(always)]
+pub fn rocescope_bench_tc_reach(ctx: TcContext) -> i32 {
+    step(ctx.data(), ctx.data_end());
+    floor::tc(&ctx);
+    TCX_NEXT
+}
+
+/// Increments the field and counts a WRITE LAST or an ACK, and nothing else; see [`floor`].
+#[classifier]
+#[inline(always)]
+pub fn rocescope_bench_tc_answered(ctx: TcContext) -> i32 {
+    step(ctx.data(), ctx.data_end());
+    floor::tc_answered(&ctx);
+    TCX_NEXT
+}
+
+/// All but bins and latency, of frames as they are, for an interface.
+#[classifier]
+#[inline(always)]
+pub fn rocescope_floor_tc(ctx: TcContext) -> i32 {
+    floor::tc(&ctx);
+    TCX_NEXT
 }
 
 #[inline(always)]
