@@ -26,7 +26,7 @@ pub struct Loss {
     /// Neither a NAK nor a timeout explains the run in which it came; all of `lost` counts where more gaps of a
     /// go-back-N sender are filled by such runs than by explained ones. (3) It filled its gap within twice the longest
     /// delay of the flow's reordered packets, with one of these to eight PSNs lost (four to one where identifications
-    /// count up). (4) A sender that goes back N after NAKs went on without repeating what had passed behind it. Without
+    /// count up). (4) A sender that goes back N after NAKs went on without repeating the packets behind it. Without
     /// IPv4 identifications that count up, the packet that filled the gap may have been the original, out of order.
     /// Unit: PSNs. Null: of a recording.
     #[cfg_attr(test, schemars(with = "Option<u64>"))]

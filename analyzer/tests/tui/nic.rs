@@ -296,7 +296,7 @@ fn devices_that_do_not_list_their_queue_pairs_are_named() {
             assert!(words.contains(&said), "{said}:\n{shown}");
         }
         assert!(words.contains("… and 1 more device") && words.contains("RTS"), "{shown}");
-        // The opened one repeats what is said of its device.
+        // The opened one repeats the sentence on its device.
         press(&mut app, &[Key::Enter]);
         let said = text(&app).matches("did not list").count();
         assert_eq!((said, text(&app).contains("mlx5_0 did not list")), (1, true), "{}", text(&app));
@@ -310,7 +310,7 @@ fn devices_that_do_not_list_their_queue_pairs_are_named() {
 fn queue_pairs_without_room_are_counted() {
     let mut app = offloaded_with(WIDE, |devices, _| devices.ports[0].qps_left_out = 5_904);
     press(&mut app, &[Key::Char('2')]);
-    assert!(text(&app).contains("QUEUE PAIRS OF NICS  6, 5,904 more without room"), "{}", text(&app));
+    assert!(text(&app).contains("QUEUE PAIRS OF NICS 6, 5,904 more without room"), "{}", text(&app));
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub(super) enum Fill {
     Retransmission,
     /// It counts as retransmitted, but may be the original: nobody had asked for it, or it passed again.
     Either,
-    /// Retransmissions, after which the sender went on without what had passed behind them.
+    /// Retransmissions, after which the sender went on without the packets behind them.
     Alone,
 }
 

@@ -72,7 +72,7 @@ pub(super) struct Sequence {
     selective: u64,
     /// Of the former, those that repeated several packets that had passed, before any timer expired.
     repeating: u64,
-    /// PSNs counted as lost in runs that left out what had passed behind them.
+    /// PSNs counted as lost in runs that left out the packets behind them.
     alone: u64,
     /// PSN at which the sender restarted last, and the number of restarts there in a row.
     stuck_at: u32,

@@ -88,7 +88,7 @@ mod tests {
         ] {
             assert!(said.contains(part), "{part}: {said}");
         }
-        assert!(!said.contains("DEVX"), "the whole control path is missing: {said}");
+        assert!(!said.contains("(DEVX)"), "the whole control path is missing: {said}");
         report.facts.qp_lives.as_mut().unwrap().unavailable = None;
         let said = qp_layers(&report).join("\n");
         for part in ["(DEVX) not followed: the module mlx5_core is not loaded", "1 call without its result"] {

@@ -73,7 +73,7 @@ impl Sequence {
     }
 
     /// True if a run has filled gaps and nothing else, before the sender went on beyond packets that had passed. A
-    /// sender that goes back N repeats those: what filled its gaps were originals that came late.
+    /// sender that goes back N repeats those: what filled its gaps were originals out of order.
     pub(super) fn leaves_out(&mut self, run: &PsnRun, numbered: bool) -> bool {
         if numbered || run.again > 0 {
             return false;
@@ -83,7 +83,7 @@ impl Sequence {
         alone > 0
     }
 
-    /// True if the sender repeats packets that had passed about as often as it fills gaps alone.
+    /// True if the sender repeats packets that had passed in about as many runs as it fills gaps alone.
     pub(super) const fn goes_back(&self) -> bool {
         self.repeating > 0 && self.repeating * 2 >= self.selective
     }
