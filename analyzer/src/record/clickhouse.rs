@@ -28,14 +28,13 @@ use crate::util::notice::say;
 use crate::util::request::{self, Certificates};
 use crate::util::units::plural;
 
-/// First and longest pause after a failure; it doubles with each failure.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// The waiting times of a run.
+const PACE: Pace =
+    Pace { pauses: (Duration::from_secs(1), Duration::from_secs(60)), last: Duration::from_secs(5) };
 /// Timeout for inserting a file.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval of queue checks, beside the wake-ups for new files.
 const LOOK: Duration = Duration::from_secs(60);
-/// Time at the end of the run for sending the queued files.
-const LAST: Duration = Duration::from_secs(5);
 /// Maximum length of a response that is read, in bytes.
 const MOST_ANSWER: u64 = 4_096;
 /// Number of inserts whose tokens ClickHouse remembers: those of an hour of 1,600 hosts that send a file per minute.
@@ -100,10 +99,21 @@ pub fn add_columns(table: &Table) -> String {
     format!("ALTER TABLE {} {}", table.name, columns.join(", "))
 }
 
+/// How long the sender waits.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// First and longest pause after a failure; it doubles with each failure.
+    pauses: (Duration, Duration),
+    /// Time at the end of the run for sending the queued files.
+    last: Duration,
+}
+
 /// Thread that sends the files of the queue to ClickHouse.
 #[derive(Debug)]
 pub struct Sender {
     shared: Arc<Shared>,
+    /// Time at the end of the run for sending the queued files.
+    last: Duration,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -155,6 +165,10 @@ impl Sender {
     /// # Errors
     /// If the CA certificates cannot be read, or a thread cannot be started.
     pub fn start(dir: &Path, server: Server) -> io::Result<Self> {
+        Self::paced(dir, server, PACE)
+    }
+
+    fn paced(dir: &Path, server: Server, pace: Pace) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let limit = || {
             #[cfg(target_os = "linux")]
@@ -173,6 +187,7 @@ impl Sender {
             // Of the previous run, which may have ended before a response came.
             tried: waiting(&queue(dir)).into_iter().collect(),
             may_ask: true,
+            pauses: pace.pauses,
         };
         #[cfg(target_os = "linux")]
         let plan = Plan { write: vec![dir.to_owned()], tree: true, ..Plan::client(work.server.port()) };
@@ -184,7 +199,7 @@ impl Sender {
             state.done = true;
             work.shared.changed.notify_all();
         })?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { shared, last: pace.last, thread: Some(thread) })
     }
 
     /// Signals that the queue has new files.
@@ -200,10 +215,10 @@ impl Sender {
 
     /// Sends queued files for a few seconds; the rest is sent after the next start.
     pub fn finish(mut self, dir: &Path) {
-        self.shared.state.locked().until = Some(Instant::now() + LAST);
+        self.shared.state.locked().until = Some(Instant::now() + self.last);
         self.shared.changed.notify_all();
         let mut state = self.shared.state.locked();
-        let until = Instant::now() + LAST;
+        let until = Instant::now() + self.last;
         while !state.done && Instant::now() < until {
             let most = until.saturating_duration_since(Instant::now());
             let waited = self.shared.changed.wait_timeout(state, most);
@@ -249,6 +264,8 @@ struct Work {
     tried: BTreeSet<PathBuf>,
     /// The server answers the question whether it has a file.
     may_ask: bool,
+    /// First and longest pause after a failure.
+    pauses: (Duration, Duration),
 }
 
 /// A file that the server refused.
@@ -272,14 +289,14 @@ struct Pass {
 
 impl Work {
     fn run(&mut self) {
-        let mut pause = PAUSES.0;
+        let mut pause = self.pauses.0;
         loop {
             let Some(pass) = self.pass() else { return };
             if self.shared.state.locked().until.is_some() && waiting(&self.queue).is_empty() {
                 return;
             }
             if pass.sent > 0 {
-                pause = PAUSES.0;
+                pause = self.pauses.0;
             }
             let has_failed = pass.is_stopped || pass.refused > 0;
             let most = if has_failed { pause } else { self.until_again() };
@@ -288,7 +305,7 @@ impl Work {
                 return;
             }
             if has_failed {
-                pause = (pause * 2).min(PAUSES.1);
+                pause = (pause * 2).min(self.pauses.1);
             }
         }
     }
@@ -296,7 +313,7 @@ impl Work {
     /// Time to the next attempt at a refused file, or to the next check of the queue.
     fn until_again(&self) -> Duration {
         let next = self.refused.values().map(|refusal| refusal.again).min();
-        next.map_or(LOOK, |again| again.saturating_duration_since(Instant::now()).clamp(PAUSES.0, LOOK))
+        next.map_or(LOOK, |again| again.saturating_duration_since(Instant::now()).clamp(self.pauses.0, LOOK))
     }
 
     /// Sends the queued files: first those that were never refused, the oldest first; then refused ones whose time
@@ -380,7 +397,7 @@ impl Work {
             ));
         }
         let before = self.refused.get(file).map(|refusal| refusal.pause);
-        let pause = before.map_or(PAUSES.0, |pause| (pause * 2).min(PAUSES.1));
+        let pause = before.map_or(self.pauses.0, |pause| (pause * 2).min(self.pauses.1));
         self.refused.insert(file.to_owned(), Refusal { cause, again: Instant::now() + pause, pause });
     }
 

@@ -7,6 +7,11 @@ use super::*;
 use crate::record::parquet::encode;
 use crate::record::parquet_tests::link;
 
+/// Pauses that a test need not wait for.
+const QUICK: Pace = Pace { pauses: (Duration::from_millis(10), Duration::from_millis(200)), ..PACE };
+/// The same where files stay in the queue at the end.
+const ENDING: Pace = Pace { last: Duration::from_secs(1), ..QUICK };
+
 /// A request that the test server received: query, deduplication token, whether the answer waits for the table, login,
 /// body.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,6 +149,10 @@ fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
     dir
 }
 
+fn start(dir: &tempfile::TempDir, address: &impl std::fmt::Display, pace: Pace) -> Sender {
+    Sender::paced(dir.path(), format!("http://{address}/").parse().unwrap(), pace).unwrap()
+}
+
 fn wait_until(what: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !what() {
@@ -197,7 +206,7 @@ fn a_file_is_sent_until_the_server_says_that_it_has_it() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let sender = Sender::start(dir.path(), format!("http://{address}").parse().unwrap()).unwrap();
+    let sender = start(&dir, &address, QUICK);
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!((sender.sent(), waiting(&queue(dir.path())).len()), (0, 1));
     let listener = TcpListener::bind(address).unwrap();
@@ -218,17 +227,20 @@ fn a_file_is_sent_until_the_server_says_that_it_has_it() {
     assert_eq!(waiting(&queue(dir.path())).len(), 0);
 }
 
-/// A pause of a minute would outlast the end of the run.
+/// A pause outlasts the end of the run.
 #[test]
 fn a_server_that_came_back_gets_the_files_at_the_end() {
+    const LONG: Pace = Pace { pauses: (PACE.pauses.1, PACE.pauses.1), ..PACE };
     let dir = folder(&[("1-a.flow_seconds", b"one")]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let sender = Sender::start(dir.path(), format!("http://{address}").parse().unwrap()).unwrap();
-    // Tried at 0 s, 1 s, 3 s and 7 s, and then after 8 s.
-    std::thread::sleep(Duration::from_millis(7_700));
+    let sender = start(&dir, &address, LONG);
+    // Tried at 0 s, and then after a minute.
+    std::thread::sleep(Duration::from_secs(1));
     let got = serve(TcpListener::bind(address).unwrap(), Vec::new());
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!((sender.sent(), got.try_iter().count()), (0, 0), "the pause goes on");
     let begin = Instant::now();
     sender.finish(dir.path());
     assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
@@ -244,7 +256,7 @@ fn an_hour_without_the_server_loses_nothing_and_doubles_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let sender = Sender::start(dir.path(), format!("http://{address}").parse().unwrap()).unwrap();
+    let sender = start(&dir, &address, QUICK);
     let mut queued = Vec::new();
     for minute in 0..MINUTES {
         for table in TABLES {
@@ -295,7 +307,7 @@ fn a_file_that_the_table_has_is_not_sent_twice() {
     let dir = folder(&[("1-a.link_seconds", &rows_of(1))]);
     let answers = [Answer::Says("0\n"), Answer::Lost, Answer::Says("1\n")];
     let (address, got) = server(answers.to_vec());
-    let sender = Sender::start(dir.path(), format!("http://{address}/").parse().unwrap()).unwrap();
+    let sender = start(&dir, &address, QUICK);
     wait_until(|| sender.sent() == 1);
     // Nobody can have sent this one.
     std::fs::write(queue(dir.path()).join("2-b.link_seconds"), rows_of(9)).unwrap();
@@ -311,7 +323,7 @@ fn a_file_that_the_table_has_is_not_sent_twice() {
 fn a_table_that_may_not_be_asked_gets_the_file_with_its_token() {
     let dir = folder(&[("1-a.link_seconds", &rows_of(1)), ("2-b.link_seconds", &rows_of(9))]);
     let (address, got) = server(vec![Answer::Status(403)]);
-    let sender = Sender::start(dir.path(), format!("http://{address}/").parse().unwrap()).unwrap();
+    let sender = start(&dir, &address, QUICK);
     wait_until(|| sender.sent() == 2);
     sender.finish(dir.path());
     let words: Vec<String> = statements(&got).into_iter().map(|(word, _)| word).collect();
@@ -349,7 +361,7 @@ fn the_question_names_table_host_time_and_the_rows_at_both_ends() {
 fn a_refused_file_does_not_stop_the_others() {
     let dir = folder(&[("1-a.flow_seconds", b"one"), ("2-b.hosts", b"two"), ("3-c.findings", b"three")]);
     let (address, got) = server(vec![Answer::Status(400)]);
-    let sender = Sender::start(dir.path(), format!("http://{address}/").parse().unwrap()).unwrap();
+    let sender = start(&dir, &address, QUICK);
     wait_until(|| sender.sent() == 3);
     sender.finish(dir.path());
     let sent: Vec<String> = inserts(&got).into_iter().map(|one| one.token.unwrap()).collect();
@@ -365,7 +377,7 @@ fn refused_files_at_the_head_do_not_stop_those_behind_them() {
     files.extend([("5-e.flow_seconds", b"good".as_slice()), ("6-f.hosts", b"good".as_slice())]);
     let dir = folder(&files);
     let (address, got) = refusing(BAD, Answer::Status(400));
-    let sender = Sender::start(dir.path(), format!("http://{address}/").parse().unwrap()).unwrap();
+    let sender = start(&dir, &address, ENDING);
     wait_until(|| sender.sent() == 2);
     // A new file as well, while the refused ones are retried.
     std::fs::write(queue(dir.path()).join("7-g.flow_seconds"), b"good").unwrap();
@@ -391,7 +403,7 @@ fn an_exception_with_the_status_500_is_of_its_file_only() {
     let dir =
         folder(&[("1-a.flow_seconds", b"one"), ("2-b.flow_seconds", b"two"), ("3-c.flow_seconds", b"three")]);
     let (address, got) = refusing(BAD, Answer::Status(500));
-    let sender = Sender::start(dir.path(), format!("http://{address}/").parse().unwrap()).unwrap();
+    let sender = start(&dir, &address, Pace { last: ENDING.last, ..PACE });
     wait_until(|| sender.sent() == 2);
     let sent: Vec<String> = inserts(&got).into_iter().map(|one| one.token.unwrap()).collect();
     assert_eq!(sent, ["1-a.flow_seconds", "2-b.flow_seconds", "3-c.flow_seconds"]);
@@ -408,7 +420,7 @@ fn an_exception_with_the_status_500_is_of_its_file_only() {
 fn a_proxy_that_answers_502_stops_all() {
     let dir = folder(&[("1-a.flow_seconds", b"one"), ("2-b.hosts", b"two")]);
     let (address, got) = server(vec![Answer::Proxy(502), Answer::Proxy(503), Answer::Proxy(429)]);
-    let sender = Sender::start(dir.path(), format!("http://{address}/").parse().unwrap()).unwrap();
+    let sender = start(&dir, &address, QUICK);
     wait_until(|| sender.sent() == 2);
     sender.finish(dir.path());
     let sent: Vec<String> = inserts(&got).into_iter().map(|one| one.token.unwrap()).collect();
@@ -429,14 +441,14 @@ fn exception_codes_are_read() {
 fn what_cannot_be_sent_at_the_end_waits_for_the_next_start() {
     let dir = folder(&[("1-a.flow_seconds", b"one"), ("2-b.flow_seconds", b"two")]);
     let (address, got) = server(vec![Answer::Status(500); 100]);
-    let sender = Sender::start(dir.path(), format!("http://{address}/").parse().unwrap()).unwrap();
+    let sender = start(&dir, &address, ENDING);
     wait_until(|| !inserts(&got).is_empty());
     let begin = Instant::now();
     sender.finish(dir.path());
-    assert!(begin.elapsed() < LAST + Duration::from_secs(2));
+    assert!(begin.elapsed() < ENDING.last + Duration::from_secs(2));
     assert_eq!(waiting(&queue(dir.path())).len(), 2);
     let (address, _got) = server(Vec::new());
-    let sender = Sender::start(dir.path(), format!("http://{address}/").parse().unwrap()).unwrap();
+    let sender = start(&dir, &address, QUICK);
     wait_until(|| sender.sent() == 2);
     sender.finish(dir.path());
 }
