@@ -387,7 +387,8 @@ fn labelled(label: &str, text: &str, width: usize) -> Vec<Line<'static>> {
     let line = |(part, label): (String, &str)| {
         let mut spans = Spans::default();
         spans.push(format!(" {label:<LABEL$}"), theme::DIM);
-        spans.push(part.trim_end_matches(" ·").to_owned(), theme::PLAIN);
+        // A space says that the part is whole.
+        spans.push(part.trim_end_matches('·').to_owned(), theme::PLAIN);
         spans.into_line()
     };
     parts.zip(labels).map(line).collect()

@@ -125,9 +125,10 @@ pub(super) fn cut_off(mut lines: Vec<Line<'static>>, width: usize, height: usize
     if let Some(last) = lines.last_mut().filter(|_| goes_on) {
         let style = last.spans.first().map_or(last.style, |span| span.style);
         let whole = text(last);
+        // Whole parts alone, where there are several. Behind a whole one a space stands for its dot.
+        let is_whole = whole.ends_with(' ') || next.trim_start().starts_with('·');
         let whole = whole.trim_end();
-        // Whole parts alone, where there are several.
-        let parts = if next.trim_start().starts_with('·') {
+        let parts = if is_whole {
             Some(whole)
         } else {
             whole.strip_suffix(" ·").or_else(|| Some(whole.rsplit_once(" · ")?.0))
@@ -165,11 +166,28 @@ fn seen(data: &Data, width: usize) -> Vec<Line<'static>> {
         let text = format!("frames that are not RoCE: {}", skipped.join(" · "));
         lines.extend(hanging(&text, width.saturating_sub(2), 2));
     }
-    let ended = |text: String| format!(" {}", text.trim_end_matches(" ·"));
+    let ended = |text: String| format!(" {}", text.trim_end_matches('·'));
     lines.into_iter().map(|text| Line::styled(ended(text), theme::DIM)).collect()
 }
 
 /// Lines of the latest events.
 pub(super) fn event_lines(view: &View, (width, room): (usize, usize)) -> Vec<Line<'static>> {
     events::rows(view, width, room)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_that_goes_on_keeps_its_whole_parts() {
+        let first = |text: &'static str| {
+            cut_off(vec![Line::raw(text), Line::raw("   and so on")], 40, 1).remove(0).to_string()
+        };
+        // Its dot gave way to a space.
+        assert_eq!(first(" one · two "), " one · two …");
+        assert_eq!(first(" one · two ·"), " one · two …");
+        assert_eq!(first(" one · two"), " one …");
+        assert_eq!(first(" one"), " one…");
+    }
 }
