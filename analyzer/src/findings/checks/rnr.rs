@@ -189,7 +189,7 @@ fn steps(input: &Input<'_>, raise: Raise, host: Address, first: Option<&Flow>, w
     let sender = first.map_or_else(|| "the senders".to_owned(), |flow| flow.dst.to_string());
     raise
         .step(
-            format!("Check CPU load, pinning and NUMA node of the receiving process: {who}."),
+            format!("Check CPU load, pinning and NUMA node of the receiving process on {who}."),
             there.and_then(Commands::threads),
         )
         .step(
