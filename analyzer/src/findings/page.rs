@@ -107,8 +107,8 @@ If a finding has episodes, its ratios are of the latest: of the packets that the
 packets before or after. Signals within less than a second are compared with the packets of the second around them. The packets of a flow without a signal
 of its own are taken as evenly spread between the marks that are kept every 10 s.
 
-A threshold is one number, whatever runs show: two runs of one fault whose true figure is near it may differ in severity. No rule on the figure of one run
-changes that; a margin or a confidence interval moves the number. The title has the counts behind a ratio, and `rocescope diff` compares such findings by their figure.
+A threshold is a fixed number: two runs of one fault whose true figure is near it may differ in severity. A margin or a confidence interval would only move
+the threshold. The title has the counts behind a ratio, and `rocescope diff` compares such findings by their figure.
 
 `rocescope explain ID` prints the same text. Thresholds are set under `[findings]` in the configuration file (`rocescope config`).
 ";

@@ -102,7 +102,7 @@ const BOND_PORT: Entry = Entry {
     lasting: Some(NoEpisodes::State),
     title: "All queue pairs on one port of the bond",
     meaning: "The NIC sends all queue pairs of a bond on one of its ports: half the bandwidth or more stays unused, and the other ports only receive.",
-    computed: "Live, from the NIC's own context or the commands that made it past the verbs (devices[].qps[].bond_port): at least `qp_context.bond_qps` connected queue pairs that are in use, of a device whose port is a bond of several interfaces, all have the same port. Queue pairs for \
+    computed: "Live, from the NIC's own context or the firmware commands of a DEVX queue pair (devices[].qps[].bond_port): at least `qp_context.bond_qps` connected queue pairs that are in use, of a device whose port is a bond of several interfaces, all have the same port. Queue pairs for \
                which the NIC chooses the port by a hash of the packet have none and are left out.",
     advice: "Use more queue pairs per connection (NCCL_IB_QPS_PER_CONNECTION, NCCL_IB_SPLIT_DATA_ON_QPS=1), hash mode of the bond (`devlink dev param`, LAG_RESOURCE_ALLOCATION and roce LAG of mlx5), or set the port by queue pair \
              (lag_tx_port_affinity). Check that all members are up.",
@@ -116,7 +116,7 @@ const PLANES: Entry = Entry {
     lasting: Some(NoEpisodes::State),
     title: "Planes loaded unevenly",
     meaning: "Planes of a multi-plane fabric carry equal shares by design. Here one plane carries far more than the mean: its links saturate while others idle.",
-    computed: "Live, from the NIC's own context or the commands that made it past the verbs (devices[].qps[].plane): of at least `qp_context.plane_qps` connected queue pairs with a plane, the busiest plane has `qp_context.planes_ratio` times the mean of all planes up to the highest number seen. \
+    computed: "Live, from the NIC's own context or the firmware commands of a DEVX queue pair (devices[].qps[].plane): of at least `qp_context.plane_qps` connected queue pairs with a plane, the busiest plane has `qp_context.planes_ratio` times the mean of all planes up to the highest number seen. \
                The load is the bytes that each queue pair sent at most (sent_packets × path_mtu), as in qp_paths.planes, or one each where these are not known exactly of all.",
     advice: "Check that all planes are up on this host and on the peers, and how the library chooses planes (NCCL_IB_SPLIT_DATA_ON_QPS, number of queue pairs a multiple of the planes).",
     caveat: READ,

@@ -125,8 +125,8 @@ limits! {
         "minimum 99th percentile of such a transfer over the growth of the steps that its waits add up to, where its median excess is below step.slow_queue_us",
         "A sender whose window is full waits for ACKs several times in a step; a shorter wait is that of a longer path";
     slow_queue_us: u64 = 500,
-        "minimum excess of the median latency of such a transfer over that of the other pairs, in microseconds, to be no longer path",
-        "Light takes as long through 50 km of fibre and back: it waits in a queue, however many of these waits a step has";
+        "minimum excess of the median latency of such a transfer over that of the other pairs, in microseconds, that a longer path does not explain",
+        "In this time light passes 50 km of fibre and back: such a transfer waits in a queue, however many of its waits a step has";
     slow_alike: f64 = 0.3,
         "share of the other pairs of hosts with so high a median, exclusive, for such a path to stand out where no step is faster",
         "At a cable between groups of hosts, half of the paths or a third of the others, those into the far group, take longer";
