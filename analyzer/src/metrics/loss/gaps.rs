@@ -44,6 +44,15 @@ pub(super) struct FilledGap {
     pub(super) by: Fill,
 }
 
+impl FilledGap {
+    /// True if `psn` of this gap comes next and is filled the same way.
+    fn goes_on_with(&self, gap: &Gap, psn: u32, by: Fill) -> bool {
+        self.by == by
+            && self.gap.opened_ns == gap.opened_ns
+            && self.gap.start.wrapping_add(self.gap.len) & MASK24 == psn
+    }
+}
+
 /// Packets that fill a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fill {
@@ -135,13 +144,7 @@ impl Gaps {
             }
         }
         match self.filled.last_mut() {
-            Some(last)
-                if last.by == by
-                    && last.gap.opened_ns == gap.opened_ns
-                    && last.gap.start.wrapping_add(last.gap.len) & MASK24 == psn =>
-            {
-                last.gap.len += 1;
-            }
+            Some(last) if last.goes_on_with(&gap, psn, by) => last.gap.len += 1,
             _ => {
                 if self.filled.len() >= MAX_GAPS {
                     self.filled.remove(0);
@@ -170,7 +173,10 @@ impl Gaps {
     pub(super) fn passes_again(&mut self, psn: u32) -> Option<Fill> {
         let at = self.filled.iter().rposition(|filled| filled.gap.contains(psn))?;
         let by = self.filled.get(at)?.by;
-        self.split(at, psn, Fill::Either);
+        // An original was never lost.
+        if matches!(by, Fill::Retransmission | Fill::Alone) {
+            self.split(at, psn, Fill::Either);
+        }
         Some(by)
     }
 
@@ -206,8 +212,15 @@ impl Gaps {
     fn split(&mut self, at: usize, psn: u32, to: Fill) -> Gap {
         let FilledGap { gap, by } = self.filled.remove(at);
         let before = psn_distance(gap.start, psn);
-        let parts =
-            [(gap.start, before, by), (psn, 1, to), (psn.wrapping_add(1) & MASK24, gap.len - before - 1, by)];
+        let mut own = 1;
+        // The PSNs of a long gap pass one after the other.
+        if let Some(last) = at.checked_sub(1).and_then(|at| self.filled.get_mut(at))
+            && last.goes_on_with(&gap, psn, to)
+        {
+            (last.gap.len, own) = (last.gap.len + 1, 0);
+        }
+        let behind = gap.len - before - 1;
+        let parts = [(gap.start, before, by), (psn, own, to), (psn.wrapping_add(1) & MASK24, behind, by)];
         for (start, len, by) in parts.into_iter().rev().filter(|(_, len, _)| *len > 0) {
             self.filled.insert(at, FilledGap { gap: Gap { start, len, ..gap }, by });
         }
@@ -306,6 +319,25 @@ mod tests {
         assert_eq!(gaps.original_arrived(5, 4).map(|gap| gap.before), Some(10));
         assert_eq!(gaps.original_arrived(5, 14).map(|gap| gap.before), Some(20));
         assert_eq!(gaps.original_arrived(5, 4), None);
+    }
+
+    /// A long gap whose packets all pass again does not drive the others out of memory.
+    #[test]
+    fn what_passes_again_in_a_row_is_one_range() {
+        let mut gaps = Gaps::default();
+        for (start, len, by) in [(1, 1, Fill::Original), (10, 500, Fill::Retransmission)] {
+            gaps.add(gap(start, len));
+            for psn in start..start + len {
+                gaps.fill(psn, by);
+            }
+        }
+        assert_eq!(gaps.passes_again(1), Some(Fill::Original));
+        assert_eq!(gaps.recently_filled(1).map(|filled| filled.by), Some(Fill::Original));
+        for psn in 10..510 {
+            assert_eq!(gaps.passes_again(psn), Some(Fill::Retransmission));
+        }
+        assert_eq!(gaps.passes_again(10), Some(Fill::Either));
+        assert_eq!(gaps.filled.len(), 2);
     }
 
     #[test]
