@@ -406,7 +406,10 @@ impl Pairs {
     /// A data packet between the hosts of a pair passed again, marked CE by now.
     pub fn marked(&mut self, number: u32) {
         let Some(pair) = self.list.get(number as usize) else { return };
-        if let Some(target) = self.targets.get_mut(pair.target as usize) {
+        let Some(target) = self.targets.get_mut(pair.target as usize) else { return };
+        // It may have been in the bin before: no bin has more marks than packets.
+        let in_overlap = target.overlap();
+        if target.open.ce < target.open.packets && in_overlap.ce < in_overlap.packets {
             target.open.ce += 1;
         }
     }
@@ -491,6 +494,23 @@ mod tests {
                 gaps: 0,
             },
         );
+    }
+
+    /// The duplicates of what was in the bin before come when that has few packets.
+    #[test]
+    fn no_bin_has_more_marks_than_packets() {
+        let mut pairs = Pairs::default();
+        send(&mut pairs, 1, 5, true);
+        for _ in 0..3 {
+            pairs.marked(0);
+        }
+        send(&mut pairs, 1, 6, true);
+        pairs.marked(0);
+        let targets = pairs.targets();
+        for degrees in [&targets[0].degrees, &targets[0].overlaps] {
+            let all: Degree = degrees.iter().copied().sum();
+            assert_eq!((all.packets, all.ce), (2, 2));
+        }
     }
 
     #[test]
