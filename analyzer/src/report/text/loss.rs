@@ -16,6 +16,9 @@ use crate::util::layout::wrap;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 use crate::util::wrap::hanging;
+use doubt::Doubts;
+
+mod doubt;
 
 /// Flows listed: those with most losses and retransmissions.
 const FLOWS: usize = 10;
@@ -40,8 +43,10 @@ pub(super) fn headline(report: &Report) -> [(&'static str, Vec<String>); 2] {
     let retired = report.facts.totals.retired.flows;
     let any = retired > 0 || report.facts.flows.iter().any(Flow::would_show_loss);
     let mut loss = between(report);
+    let doubts = Doubts::of(report).by_link(&report.facts.flows, &TapContext::of(&report.facts));
     loss.extend(by_name(report, &links, |at| {
-        losses(at, may_all_be_reordering(report, |one| one.place.has(at.link)))
+        let doubtful = doubts.get(&(at.link, at.direction)).copied().unwrap_or(0);
+        losses(&AtLink { doubtful, ..*at })
     }));
     let judged = report.findings.iter().any(|one| Problem::of(one).is_some_and(Problem::is_loss));
     if loss.is_empty() {
@@ -131,12 +136,6 @@ pub(super) fn counted(counters: &[(u64, &dyn Fn(u64) -> String)]) -> Vec<String>
     counters.iter().filter(|(n, _)| *n > 0).map(|(n, text)| text(*n)).collect()
 }
 
-/// True if the findings about loss upstream that satisfy this say that it may all be reordering.
-fn may_all_be_reordering(report: &Report, of: impl Fn(&Finding) -> bool) -> bool {
-    let mut own = report.findings.iter().filter(|one| one.id == "loss.before_tap" && of(one)).peekable();
-    own.peek().is_some() && own.all(|one| one.subject.is_lost_or_reordered)
-}
-
 /// The number of lost packets that may have been reordered.
 fn doubt(doubtful: u64, lost: u64) -> String {
     match doubtful {
@@ -146,9 +145,9 @@ fn doubt(doubtful: u64, lost: u64) -> String {
     }
 }
 
-fn losses(at: &AtLink<'_>, all: bool) -> Vec<String> {
+fn losses(at: &AtLink<'_>) -> Vec<String> {
     let mut parts = counted(&[(at.lost, &|n| {
-        let doubt = doubt(if all { n } else { at.doubtful }, n);
+        let doubt = doubt(at.doubtful, n);
         let at_least = if at.at_least { "at least " } else { "" };
         let mut known = Vec::new();
         if at.alone {
@@ -219,12 +218,9 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let hidden = flows.len().saturating_sub(FLOWS);
     flows.truncate(FLOWS);
     let mut lines = Vec::new();
-    let around = TapContext::of(&report.facts);
+    let (around, doubts) = (TapContext::of(&report.facts), Doubts::of(report));
     for flow in flows {
-        let (mut upstream, downstream) = (around.upstream(flow), around.downstream(flow));
-        if may_all_be_reordering(report, |one| one.named.contains(&(flow.src, flow.dst, flow.dest_qp))) {
-            upstream = upstream.map(|one| Upstream { doubtful: one.lost, ..one });
-        }
+        let (upstream, downstream) = (doubts.upstream(&around, flow), around.downstream(flow));
         for (i, (loss, what)) in flow.losses().into_iter().zip(["", ", responses"]).enumerate() {
             let Some(counters) = loss.and_then(|loss| counters(&loss, upstream[i], downstream[i])) else {
                 continue;
@@ -490,13 +486,13 @@ mod tests {
     fn naks_and_retransmissions_are_no_losses() {
         let plain = AtLink { link: "a", ..AtLink::default() };
         let slow = AtLink { rnr_naks: 19, naks: 19, retransmitted: 57, rnr_resent: 57, ..plain };
-        assert!(losses(&slow, false).is_empty());
+        assert!(losses(&slow).is_empty());
         assert_eq!(
             recovery(&slow),
             ["19 sequence-error NAKs", "19 RNR NAKs", "57 retransmissions after RNR NAK"]
         );
         let refused = AtLink { refused: 1, ..plain };
-        assert!(losses(&refused, false).is_empty() && recovery(&refused) == ["1 refused request (NAK)"]);
+        assert!(losses(&refused).is_empty() && recovery(&refused) == ["1 refused request (NAK)"]);
     }
 
     #[test]
