@@ -110,9 +110,9 @@ pub struct FindingChange {
     pub figure: Option<Change>,
     /// Time lost (`impact.time_lost_ns`) per time of the report; null when neither knows it.
     pub time_lost: Option<Change>,
-    /// By the highest severity of active ones, then by severity (warning and critical are one where the measure alone
-    /// decides between them), by that measure, by the time lost, by number; another number alone is "changed". Null
-    /// when one of the reports did not evaluate it.
+    /// By the highest severity of active ones, then by severity (warning and critical are one where the measure that
+    /// decides between them is the same), by the main measure, by the time lost, by number; another number alone is
+    /// "changed". Null when one of the reports did not evaluate it.
     pub verdict: Option<Verdict>,
     /// Change of this finding; null as `verdict`.
     pub state: Option<State>,

@@ -78,10 +78,13 @@ fn change(
         let worst = |found: Option<&FindingSummary>| found.and_then(|found| found.worst(&measure));
         measure.change(worst(before), worst(after))
     });
-    // Chance puts two runs of one fault on both sides of a threshold: its figure says whether they differ.
-    let graded = main.is_some_and(|measure| measure.grades)
-        && figure.as_ref().is_some_and(|figure| figure.verdict.is_some());
-    let most = if graded { Severity::Warning } else { Severity::Critical };
+    // Chance puts two runs of one fault on both sides of a threshold: then its figure says whether they differ.
+    let is_alike = main.filter(|measure| measure.grades).is_some_and(|measure| {
+        let measure = compared(id, measure);
+        let grading = |found: Option<&FindingSummary>| found.and_then(|found| found.grading(&measure));
+        measure.change(grading(before), grading(after)).verdict == Some(Verdict::Same)
+    });
+    let most = if is_alike { Severity::Warning } else { Severity::Critical };
     let lost = |found: Option<&FindingSummary>| found.and_then(|found| found.time_lost_ratio);
     let time_lost = (lost(before).is_some() || lost(after).is_some())
         .then(|| TIME_LOST.change(lost(before), lost(after)));
@@ -151,14 +154,25 @@ struct FindingSummary {
     /// Time lost per time of the report, of all of them; `None` where it is not known.
     time_lost_ratio: Option<f64>,
     count: usize,
-    evidence: Vec<Value>,
+    /// Of each of them, with its severity.
+    evidence: Vec<(Option<Severity>, Value)>,
 }
 
 impl FindingSummary {
     /// The worst measure of all findings of the kind.
     fn worst(&self, measure: &Measure) -> Option<f64> {
-        let all = self.evidence.iter().filter_map(|evidence| evidence.get(measure.name)?.as_f64());
+        let all = self.evidence.iter().filter_map(|(_, evidence)| evidence.get(measure.name)?.as_f64());
         all.reduce(if measure.better == Better::More { f64::min } else { f64::max })
+    }
+
+    /// The largest measure that decides between warning and critical: of loss that of the worst host pair, not that of
+    /// all, nor of packets that may have been reordered.
+    fn grading(&self, measure: &Measure) -> Option<f64> {
+        let graded = self.evidence.iter().filter(|(severity, _)| *severity > Some(Severity::Info));
+        let of = |evidence: &Value| {
+            evidence.get("worst_ratio").or_else(|| evidence.get(measure.name)).and_then(Value::as_f64)
+        };
+        graded.filter_map(|(_, evidence)| of(evidence)).reduce(f64::max)
     }
 }
 
@@ -185,8 +199,9 @@ fn by_id(report: &Value) -> BTreeMap<String, FindingSummary> {
         if let Some((lost, length)) = lost.zip(duration_ns).filter(|(_, length)| *length > 0) {
             *one.time_lost_ratio.get_or_insert(0.0) += lost / length as f64;
         }
-        one.evidence.extend(finding.get("evidence").cloned());
-        if Severity::named(&text("severity")) > Severity::named(&one.severity) {
+        let severity = Severity::named(&text("severity"));
+        one.evidence.extend(finding.get("evidence").map(|evidence| (severity, evidence.clone())));
+        if severity > Severity::named(&one.severity) {
             (one.severity, one.title) = (text("severity"), text("title"));
         }
     }

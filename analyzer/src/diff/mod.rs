@@ -203,8 +203,8 @@ const FINDINGS: &str = "
 ## Findings
 
 Findings are compared by kind: first by what is active at the end (one that has ended is better: `state` is `ended`), then by the highest severity
-(warning and critical are one where a measure alone decides between them: chance puts two runs of one fault on both sides of a threshold); then by the
-measure in their evidence (`findings[].figure`, of the worst finding of the kind), so that a finding in both reports whose measure doubled is worse; then by the time
+(warning and critical are one where the measure that decides between them, of loss that of the worst host pair, is the same: chance puts two runs of one fault on both
+sides of a threshold); then by the measure in their evidence (`findings[].figure`, of the worst finding of the kind), so that a finding in both reports whose measure doubled is worse; then by the time
 lost (`time_lost`: `impact.time_lost_ns` per time of the report, same up to 25 %); then by their number.
 
 | finding | measure | better | same up to |

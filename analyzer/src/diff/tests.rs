@@ -340,6 +340,19 @@ fn more_loss_downstream_is_worse() {
         Some(Verdict::Worse),
         "severity comes first"
     );
+    // The worst host pair decides, beside many others that lose little, or that may not have lost anything.
+    let of_pairs = |severity: &str, worst: f64| {
+        let mut report = severe(severity, 0.005);
+        report["findings"][0]["evidence"]["worst_ratio"] = json!(worst);
+        let mut reordered = report["findings"][0].clone();
+        (reordered["severity"], reordered["evidence"]["worst_ratio"]) = (json!("info"), json!(0.5));
+        report["findings"].as_array_mut().unwrap().push(reordered);
+        report
+    };
+    for (worst, verdict) in [(0.005, Verdict::Worse), (0.0099, Verdict::Same)] {
+        let (few, many) = (of_pairs("warning", worst), of_pairs("critical", 0.0101));
+        assert_eq!(finding(&few, &many).verdict, Some(verdict), "{worst}");
+    }
     assert!(
         text(&diff(("a", &a), ("b", &b)), 120, Paint::PLAIN)
             .contains("warning 1.00 %  warning 2.00 %  worse")
