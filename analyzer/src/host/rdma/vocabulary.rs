@@ -329,7 +329,7 @@ pub fn pause(statistics: &[(String, u64)]) -> Option<PauseCounts> {
     let mut any = false;
     for (name, value) in statistics {
         let Some((sent, priority, field)) = pause_name(name) else { continue };
-        if !may_be_pause(name, *value, statistics) {
+        if !may_be_pause(name, statistics) {
             continue;
         }
         let side = if sent { &mut counts.sent } else { &mut counts.received };
@@ -354,11 +354,15 @@ enum PauseField {
 }
 
 /// ionic's `frames_rx_pri_3`: Pensando's firmware and its tests count PFC frames of the priority there, the documentation
-/// of AMD's exporter says all frames. They are PFC frames as long as the port has no fewer of all priorities together.
-fn may_be_pause(name: &str, value: u64, statistics: &[(String, u64)]) -> bool {
+/// of AMD's exporter says all frames. They are PFC frames as long as no priority has more than the port has of all
+/// priorities together: if one counts all frames, the others do.
+fn may_be_pause(name: &str, statistics: &[(String, u64)]) -> bool {
     let Some((side, _)) = name.split_once("_pri_") else { return true };
     let is_total = |other: &str| other.strip_prefix(side) == Some("_pripause");
-    statistics.iter().any(|(other, total)| is_total(other) && value <= *total)
+    let is_part = |other: &str| other.strip_prefix(side).is_some_and(|rest| rest.starts_with("_pri_"));
+    let parts = statistics.iter().filter(|(other, _)| is_part(other)).map(|(_, value)| *value);
+    let most = parts.max().unwrap_or(0);
+    statistics.iter().any(|(other, total)| is_total(other) && most <= *total)
 }
 
 /// Direction (true: sent), priority and kind of a driver's pause counter, from its name.
@@ -551,5 +555,8 @@ mod tests {
             let all = [&[("frames_rx_pri_5", 7)][..], &totals].concat();
             assert_eq!(pause(&statistics(&all)), None, "{all:?}");
         }
+        // The frames of one priority are no PFC frames, so those of another are not, however few.
+        let all = [("frames_rx_pri_0", 9), ("frames_rx_pripause", 8), ("frames_rx_pri_5", 7)];
+        assert_eq!(pause(&statistics(&all)), None);
     }
 }
