@@ -247,7 +247,7 @@ impl Tables {
         });
         self.events.up_to(ns, with, &mut |row| {
             if is_in_range {
-                events.extend(state.event(&row));
+                state.add_event(&row, events);
             }
         });
         // The last row of the host may be of an interval without others.

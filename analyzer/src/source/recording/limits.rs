@@ -22,6 +22,8 @@ pub(super) struct Limits {
     pub(super) qps: usize,
     /// Steps.
     pub(super) steps: usize,
+    /// Events of packets in an interval.
+    pub(super) events: usize,
 }
 
 impl Default for Limits {
@@ -36,6 +38,7 @@ impl Default for Limits {
             json: 64 << 20,
             qps: 1 << 16,
             steps: 1 << 22,
+            events: 1 << 20,
         }
     }
 }
@@ -51,14 +54,15 @@ impl Limits {
         let count = |number: usize| crate::util::units::count(number as u64);
         (left_out > 0).then(|| {
             format!(
-                "{} left out: a playback holds at most {} flows, {} queue pairs, {} links, {} ports, {} findings and {} steps; shorten it with --from and --to",
+                "{} left out: a playback holds at most {} flows, {} queue pairs, {} links, {} ports, {} findings, {} steps and {} events of an interval; shorten it with --from and --to",
                 crate::util::units::plural(left_out, "row"),
                 count(self.flows),
                 count(self.qps),
                 count(self.links),
                 count(self.ports),
                 count(self.findings),
-                count(self.steps)
+                count(self.steps),
+                count(self.events)
             )
         })
     }
@@ -139,5 +143,45 @@ mod tests {
         let notice = limits.notice(9).unwrap();
         assert!(notice.starts_with("9 rows left out: a playback holds at most 2 flows, 1 "), "{notice}");
         assert_eq!(limits.notice(0), None);
+    }
+
+    /// Those up to the next row of another table are sent together.
+    #[test]
+    fn events_of_an_interval_are_bounded() {
+        use crate::record::cell::Time;
+        use crate::sample::Address;
+
+        let mut state = State::default();
+        state.limits.events = 2;
+        let address = "10.0.0.1".parse::<Address>().ok();
+        let mut events = Vec::new();
+        for t in 1..=5 {
+            let of = Event { src: address, dst: address, dest_qp: Some(17), ..row() };
+            state.add_event(&Event { t: Time(t), link: Some("eth0".into()), ..of }, &mut events);
+        }
+        let times: Vec<u64> = events.iter().map(|event| event.time_ns).collect();
+        assert_eq!((times, state.left_out()), (vec![1, 2], 3));
+    }
+
+    /// As values, numbers of JSON may become longer when a run begins that ends what the one before had found.
+    #[test]
+    fn the_json_of_ended_findings_is_bounded() {
+        use crate::record::cell::Time;
+        use crate::record::registry::Host;
+
+        let numbers = "1e15,".repeat(100);
+        let json = |n: u64| format!(r#"{{"active":true,"where":{{"hop":{n}}},"x":[{numbers}0]}}"#);
+        let mut state = State::default();
+        state.limits.json = 5_000;
+        for run in 1..=9 {
+            for n in [2 * run, 2 * run + 1] {
+                let json = json(n).as_str().into();
+                state.finding(&Finding { t: Time(run), id: "a".into(), active: 1, json, ..row() });
+            }
+            state.host(&Host { started: Some(Time(run + 1)), ..row() });
+        }
+        let held = state.sample(9, &[]).recording.unwrap();
+        let length: usize = held.findings.iter().map(|json| json.len()).sum();
+        assert!(length < 10_000, "{length} of {}", held.findings.len());
     }
 }

@@ -249,6 +249,8 @@ impl State {
             // Nobody saw the end of what the run before had found.
             let earlier = self.findings.values_mut().filter(|(time, _)| Some(*time) < row.started);
             earlier.for_each(|(_, json)| *json = ended(json));
+            // Numbers may be longer than they were.
+            self.json = self.findings.values().map(|(_, json)| json.len()).sum();
         }
         let counts = &mut self.host;
         counts.flow_table_full += row.flow_table_full;
@@ -372,6 +374,16 @@ impl State {
             bth_offset: 0,
             headers: bytes::Bytes::new(),
         })
+    }
+
+    /// Adds a packet event to those of its interval.
+    pub(super) fn add_event(&mut self, row: &Event, events: &mut Vec<EventSample>) {
+        let Some(event) = self.event(row) else { return };
+        if events.len() < self.limits.events {
+            events.push(event);
+        } else {
+            self.left_out += 1;
+        }
     }
 
     fn devices(&self) -> Devices {
