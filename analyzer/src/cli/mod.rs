@@ -268,6 +268,16 @@ fn play(path: PathBuf, args: ReplayArgs, speed: f64, emit: Emit, is_watched: boo
     if args.view.common.filter.is_some() {
         bail!("--filter needs packets, which a recording does not have; --view-filter shows matching rows");
     }
+    let common = &args.view.common;
+    for (option, is_given, instead) in [
+        ("--duration", common.duration.is_some(), "--to ends the time that is played"),
+        ("--idle", common.idle.is_some(), "flows are as they were recorded"),
+        ("--max-flows", common.max_flows.is_some(), "flows are as they were recorded"),
+    ] {
+        if is_given {
+            bail!("{option} is for captures and has no effect on a recording: {instead}");
+        }
+    }
     let (host, from, to) = (args.host, args.from, args.to);
     let is_chosen = !is_watched || args.speed.is_some() || from.is_some();
     let trigger_ns = dump::trigger_ns(&path).filter(|_| !is_chosen);

@@ -439,6 +439,14 @@ fn what_is_no_recording_and_what_is_of_several_hosts_is_refused_with_the_remedy(
     assert_eq!(rocescope(&captures).output().unwrap().status.code(), Some(1));
     let output = rocescope(&["replay", &folder, "--host", "node2", "--filter", "qp 1"]).output().unwrap();
     assert!(text(&output).contains("--view-filter"), "{}", text(&output));
+    for (option, value) in [("--duration", "1s"), ("--idle", "1s"), ("--max-flows", "5")] {
+        let output = rocescope(&["replay", &folder, "--host", "node2", option, value]).output().unwrap();
+        let said = text(&output);
+        assert!(
+            said.contains(&format!("{option} is for captures and has no effect on a recording")),
+            "{said}"
+        );
+    }
 }
 
 /// A file system of 96 kB in a separate mount namespace: lost rows are reported and counted, and the run continues.
