@@ -50,7 +50,8 @@ $ rocescope diff monday/ today/                                    # recordings,
 - Bytes of others take no memory without a bound. A file is left out, and named, if its pages of a row group would take more than 268 MB, its
   metadata more than 34 MB, or its texts with those of the other tables more than 268 MB; so is one that is compressed otherwise than with LZ4_RAW, or has texts
   encoded otherwise than plain or by a dictionary. A playback holds at most 262,144 flows, 65,536 queue pairs, 4,096 links, 4,096 ports, 65,536 findings, 4,194,304
-  steps and 1,048,576 events of an interval; a message has the number of rows beyond these. Packets of flows beyond count in `totals.lost.flow_table_full`.
+  steps and 1,048,576 events of an interval; a message has the number of rows beyond these. Packets of flows beyond count in `totals.lost.flow_table_full`. Rows with counts that 64 bits
+  do not hold the sum of (2.3 × 10^18 for each table, twice that for devices) are among these.
 - `record --read` refuses a capture whose links have rows of the same host and time in the folder: its packets would count twice. Captures of
   other links or times, and of other hosts (`--host`), go into one folder. Name the host of each capture: by default it is this
   machine, and `fleet` takes all captures that were recorded on it as one host, which it says where they are in several folders.

@@ -24,6 +24,9 @@ pub(super) struct Limits {
     pub(super) steps: usize,
     /// Events of packets in an interval.
     pub(super) events: usize,
+    /// The sum of the largest count of each row of a table: with it, no sum of a few counts leaves 64 bits. In bytes,
+    /// it is a month of 7 Tb/s; of the counters of devices, which are more, twice as much.
+    pub(super) count: u64,
 }
 
 impl Default for Limits {
@@ -39,6 +42,7 @@ impl Default for Limits {
             qps: 1 << 16,
             steps: 1 << 22,
             events: 1 << 20,
+            count: 1 << 61,
         }
     }
 }
@@ -54,7 +58,7 @@ impl Limits {
         let count = |number: usize| crate::util::units::count(number as u64);
         (left_out > 0).then(|| {
             format!(
-                "{} left out: a playback holds at most {} flows, {} queue pairs, {} links, {} ports, {} findings, {} steps and {} events of an interval; shorten it with --from and --to",
+                "{} left out: a playback holds at most {} flows, {} queue pairs, {} links, {} ports, {} findings, {} steps and {} events of an interval, and counts as far as 64 bits hold sums of them; shorten it with --from and --to",
                 crate::util::units::plural(left_out, "row"),
                 count(self.flows),
                 count(self.qps),
@@ -65,6 +69,21 @@ impl Limits {
                 count(self.events)
             )
         })
+    }
+}
+
+/// The sum of the largest count of each row so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Total(u64);
+
+impl Total {
+    /// Adds the largest of the counts of a row. False if the sum would be more than `most`: then nothing is added.
+    pub(super) fn take(&mut self, most: u64, counts: impl IntoIterator<Item = u64>) -> bool {
+        let sum = self.0.saturating_add(counts.into_iter().max().unwrap_or(0));
+        if sum <= most {
+            self.0 = sum;
+        }
+        sum <= most
     }
 }
 
@@ -161,6 +180,30 @@ mod tests {
         }
         let times: Vec<u64> = events.iter().map(|event| event.time_ns).collect();
         assert_eq!((times, state.left_out()), (vec![1, 2], 3));
+    }
+
+    /// Files of anybody may have any number: sums of what is taken in leave room for those of a report.
+    #[test]
+    fn rows_whose_counts_have_no_sum_are_left_out() {
+        use crate::record::registry::Host;
+
+        let mut state = State::default();
+        for count in [10, u64::MAX >> 1, u64::MAX >> 3, 5] {
+            let (packets, bytes) = (count, count);
+            state.flow(&FlowSecond { packets, bytes, lost: Some(-1), link: "eth0".into(), ..row() });
+            state.link_row(&LinkSecond { packets, bytes, link: "eth0".into(), ..row() });
+            let skipped = format!(r#"{{"tcp":[{count},{count}]}}"#);
+            let skipped_json = Some(skipped.as_str().into());
+            state.link_row(&LinkSecond { skipped_json, link: "eth0".into(), ..row() });
+            state.host(&Host { contended: count, ..row() });
+            state.device(&DeviceSecond { delta: count, source: "ethtool".into(), ..row() });
+            state.qp(&QpSecond { sent_packets: Some(count), ..row() });
+            let known = Step { step_bytes: Some(count), explained_ratio: Some(1.0), ..row() };
+            state.steps.row(&Step { active_ns: Some(1), link: "eth0".into(), ..known });
+        }
+        // Of devices, the second of the large ones is within twice the limit.
+        assert_eq!(state.left_out(), 13);
+        assert_eq!(state.sample(9, &[]).flows[0].stats.packets, 15);
     }
 
     /// As values, numbers of JSON may become longer when a run begins that ends what the one before had found.

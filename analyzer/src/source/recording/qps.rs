@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::limits::Limits;
+use super::limits::{Limits, Total};
 use crate::entity::contexts::{Blamed, ContextSample, Contexts};
 use crate::entity::devices::{PortSample, QpSample, QpSource};
 use crate::entity::lives::{
@@ -50,6 +50,8 @@ pub(super) struct QueuePairs {
     events: Vec<QpEvent>,
     events_left_out: u64,
     pub(super) limits: Limits,
+    /// Of `counts`.
+    total: Total,
     /// Rows beyond them.
     pub(super) left_out: u64,
 }
@@ -96,7 +98,19 @@ impl QueuePairs {
         let names = [&row.job, &row.pod, &row.netdev, &row.rail, &row.comm, &row.attribution];
         let names = names.map(Option::as_ref).into_iter().chain([&row.host, &row.device].map(Some));
         let is_beyond = self.counts.len() >= self.limits.qps && !self.counts.contains_key(&key);
-        if is_beyond || self.limits.exclude(names) {
+        let counts = [
+            row.sent_packets,
+            row.received_packets,
+            row.readings,
+            row.retrying_readings,
+            row.rnr_retrying_readings,
+            row.exhausted_readings,
+            row.timeouts,
+            row.sequence_errors,
+            row.pause_stall_ns,
+        ];
+        let counts = counts.into_iter().flatten();
+        if is_beyond || self.limits.exclude(names) || !self.total.take(self.limits.count, counts) {
             self.left_out += 1;
             return;
         }

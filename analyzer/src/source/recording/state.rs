@@ -13,7 +13,7 @@ use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::{PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
 use serde_json::Value;
 
-use super::limits::Limits;
+use super::limits::{Limits, Total};
 use super::qps::{QueuePairs, small};
 use super::steps::Steps;
 use crate::entity::devices::{Devices, PauseSample, PortSample, SourceSample};
@@ -60,8 +60,18 @@ pub(super) struct State {
     host: HostCounts,
     window: Option<(u64, u64)>,
     pub(super) limits: Limits,
+    sums: Sums,
     /// Rows beyond the limits.
     left_out: u64,
+}
+
+/// The counts of all rows, by table.
+#[derive(Debug, Default)]
+struct Sums {
+    flows: Total,
+    links: Total,
+    hosts: Total,
+    devices: Total,
 }
 
 /// Counts of the recording host, of all links together.
@@ -172,6 +182,10 @@ impl State {
     }
 
     pub(super) fn flow(&mut self, row: &FlowSecond) {
+        if !self.sums.flows.take(self.limits.count, counts(row)) {
+            self.left_out += 1;
+            return;
+        }
         let Some(link) = self.link(&row.link, row.direction) else { return };
         let key = Self::key(link, row.src, row.dst, row.dest_qp);
         let from_ns = row.t.0.saturating_sub(row.interval_ns);
@@ -215,13 +229,24 @@ impl State {
 
     pub(super) fn link_row(&mut self, row: &LinkSecond) {
         self.intervals.add(row.t.0, row.interval_ns);
+        let skipped = skipped(row);
+        let counts = skipped.iter().flat_map(|(_, count)| [count.packets, count.bytes]);
+        if !self.sums.links.take(self.limits.count, counts.chain([row.packets, row.bytes])) {
+            self.left_out += 1;
+            return;
+        }
         let Some(at) = self.link(&row.link, row.direction).map(usize::from) else { return };
         self.saw(row.t.0.saturating_sub(row.interval_ns), row.t.0);
         if let (Some(link), Some(total)) = (self.links.get_mut(at), self.totals.get_mut(at)) {
             link.speed_mbps = row.speed_bps.map(|bps| bps / 1_000_000).or(link.speed_mbps);
             total.packets += row.packets;
             total.bytes += row.bytes;
-            skip(&mut link.skipped, row);
+            for (reason, count) in skipped {
+                if let Some(sum) = link.skipped.get_mut(reason as usize) {
+                    sum.packets += count.packets;
+                    sum.bytes += count.bytes;
+                }
+            }
         }
         let names = [&row.neighbour_system, &row.neighbour_port].map(Option::as_ref);
         if self.limits.exclude(names) {
@@ -252,8 +277,14 @@ impl State {
             // Numbers may be longer than they were.
             self.json = self.findings.values().map(|(_, json)| json.len()).sum();
         }
+        let of_all = [row.flow_table_full, row.contended, row.retired_flows];
+        let known = [row.events_dropped, row.capture_drops, row.interface_drops].into_iter().flatten();
+        if !self.sums.hosts.take(self.limits.count, known.chain(of_all)) {
+            self.left_out += 1;
+            return;
+        }
         let counts = &mut self.host;
-        counts.flow_table_full += row.flow_table_full;
+        counts.flow_table_full = counts.flow_table_full.saturating_add(row.flow_table_full);
         counts.contended += row.contended;
         counts.retired_flows += row.retired_flows;
         for (sum, more) in [
@@ -277,7 +308,8 @@ impl State {
         let names = [Some(&row.device), row.netdev.as_ref(), row.driver.as_ref(), Some(&row.counter)];
         let device = (row.device.as_str().to_owned(), port);
         let is_beyond = self.ports.len() >= self.limits.ports && !self.ports.contains_key(&device);
-        if is_beyond || self.limits.exclude(names) {
+        let most = self.limits.count.saturating_mul(2);
+        if is_beyond || self.limits.exclude(names) || !self.sums.devices.take(most, [row.delta]) {
             self.left_out += 1;
             return;
         }
@@ -482,16 +514,25 @@ fn first(row: &FlowSecond, from_ns: u64) -> Stats {
     }
 }
 
-/// Adds the frames that are not RoCE to those of each reason.
-fn skip(skipped: &mut [Counter; SkipReason::COUNT], row: &LinkSecond) {
-    for (reason, counts) in by_name(row.skipped_json.as_deref()) {
-        let known = SkipReason::ALL.into_iter().find(|known| known.name() == reason);
-        let counter = known.and_then(|reason| skipped.get_mut(reason as usize));
-        if let (Some(counter), [packets, bytes]) = (counter, [0, 1].map(|at| counts[at].as_u64())) {
-            counter.packets += packets.unwrap_or(0);
-            counter.bytes += bytes.unwrap_or(0);
-        }
-    }
+/// The counts of a flow's row that are summed.
+fn counts(row: &FlowSecond) -> impl Iterator<Item = u64> {
+    let sizes = [row.packets, row.bytes, row.payload_bytes];
+    let marks = [row.ecn_capable, row.ce, row.cnp_packets];
+    let answers = [row.acks, row.rnr_naks, row.nak_sequence, row.nak_other];
+    let losses = [row.lost, row.reordered, row.retransmitted, row.timeouts];
+    let waits = [row.timeout_wait_ns, row.rnr_wait_ns];
+    let changes = losses.into_iter().chain(waits).flatten().map(i64::unsigned_abs);
+    sizes.into_iter().chain(marks).chain(answers).chain(row.rtt_count).chain(changes)
+}
+
+/// The frames that are not RoCE, by reason.
+fn skipped(row: &LinkSecond) -> Vec<(SkipReason, Counter)> {
+    let of = |(reason, counts): (String, Value)| {
+        let known = SkipReason::ALL.into_iter().find(|known| known.name() == reason)?;
+        let [packets, bytes] = [0, 1].map(|at| counts[at].as_u64().unwrap_or(0));
+        Some((known, Counter { packets, bytes }))
+    };
+    by_name(row.skipped_json.as_deref()).into_iter().filter_map(of).collect()
 }
 
 /// NAKs of other codes than 0, by code; all as reserved ones of an older version, which does not tell them apart.
@@ -500,7 +541,7 @@ fn other_naks(row: &FlowSecond) -> [u64; 5] {
         return [0, 0, 0, 0, row.nak_other];
     }
     let counts = by_name(row.nak_other_json.as_deref());
-    loss::OTHER_CODES.map(|code| counts.get(code).and_then(Value::as_u64).unwrap_or(0))
+    loss::OTHER_CODES.map(|code| counts.get(code).and_then(Value::as_u64).unwrap_or(0).min(row.nak_other))
 }
 
 /// The values of a JSON column by name.

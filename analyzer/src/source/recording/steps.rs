@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::limits::Limits;
+use super::limits::{Limits, Total};
 use crate::metrics::steps::straggler::{Straggler, StragglerCause};
 use crate::metrics::steps::{self, LinkSteps};
 use crate::record::collect::step::is_given_up;
@@ -22,6 +22,7 @@ pub(super) struct Steps {
     /// The straggler as the report had it at the latest row, in JSON.
     straggler: Option<Shared>,
     pub(super) limits: Limits,
+    total: Total,
     /// Rows beyond them.
     pub(super) left_out: u64,
 }
@@ -31,9 +32,16 @@ impl Steps {
     pub(super) fn row(&mut self, row: &Row) {
         let link = Some((row.link.clone(), row.direction));
         if self.link != link {
-            *self = Self { link, limits: self.limits, left_out: self.left_out, ..Self::default() };
+            let Self { limits, total, left_out, .. } = *self;
+            *self = Self { link, limits, total, left_out, ..Self::default() };
         }
         let (Some(step_bytes), Some(explained)) = (row.step_bytes, row.explained_ratio) else { return };
+        let active_ns = row.active_ns.unwrap_or(0);
+        let counts = [row.length_ns, row.busy_ns, row.silence_ns, active_ns, step_bytes];
+        if !self.total.take(self.limits.count, counts) {
+            self.left_out += 1;
+            return;
+        }
         // Steps of a volume that was given up were segments found before the period was known.
         if is_given_up(self.step_bytes, step_bytes) {
             self.all.clear();
