@@ -15,7 +15,7 @@ use super::cell::{Cell, CellKind};
 use super::parquet::{self, GROUP, Groups};
 use super::table::{Column, Row};
 use crate::util::map::Map;
-use crate::util::pack::{Malformed, pack, packed, packed_count, unpacked};
+use crate::util::pack::{Malformed, pack, packed, packed_count, unpacked, unpacked_within};
 use crate::util::shared::Shared;
 
 /// First byte of packed rows. In journals of older versions, rows are Parquet files, which begin with another one.
@@ -23,6 +23,8 @@ const MARK: u8 = b'R';
 /// Maximum length of the texts of a group of several rows, in bytes: 2 kB for each of [`GROUP`] rows, as JSON of
 /// findings takes.
 const MOST_TEXTS: usize = 16 << 20;
+/// Maximum memory of a frame's lists of numbers before they become rows, in bytes: a million rows of thirty columns.
+const MOST_LISTS: usize = 256 << 20;
 
 pack! {
     struct PackedGroup { rows, columns, texts }
@@ -94,7 +96,8 @@ pub(super) fn unpack_rows<R: Row>(
         }
         return Ok(rows);
     };
-    let groups: Vec<PackedGroup> = unpacked(rest).map_err(io::Error::other)?;
+    let most_lists = budget.left().min(MOST_LISTS);
+    let groups: Vec<PackedGroup> = unpacked_within(rest, most_lists).map_err(io::Error::other)?;
     if groups.iter().any(|group| !(1..=GROUP).contains(&group.rows)) {
         return Err(io::Error::other(Malformed));
     }
@@ -361,6 +364,15 @@ mod tests {
             let said = refused(bytes.clone(), 999);
             assert_eq!(said, "it has more rows of link_seconds than a recorder writes between two blocks");
             assert!(unpack::<LinkSecond>(bytes, 1_000).unwrap() == rows);
+        }
+        // Columns of two bytes, each of which takes more in memory. Those beyond the table's are left out.
+        let mut groups: Vec<PackedGroup> = unpacked(&pack_rows(&rows[..1]).unwrap()[1..]).unwrap();
+        groups[0].columns.resize_with(1 << 16, PackedColumn::default);
+        let bytes = [&[MARK][..], &packed(&groups)].concat();
+        for (most, is_read) in [(8 << 20, true), (1 << 20, false)] {
+            let mut budget = MemoryBudget::of(most);
+            let read = unpack_rows::<LinkSecond>(bytes.clone().into(), 1, &mut budget);
+            assert_eq!(read.is_ok(), is_read, "{most}");
         }
     }
 

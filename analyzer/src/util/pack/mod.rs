@@ -48,9 +48,18 @@ pub fn packed<T: Pack>(value: &T) -> Vec<u8> {
 /// # Errors
 /// They are no such value, or more than one.
 pub fn unpacked<T: Pack>(bytes: &[u8]) -> Result<T, Malformed> {
-    let mut input = Input(bytes);
+    unpacked_within(bytes, usize::MAX)
+}
+
+/// The value of these bytes, unless its lists would take more than `most` bytes of memory: an element of two bytes may
+/// be a value of fifty.
+///
+/// # Errors
+/// As of [`unpacked`], and if they would take more.
+pub fn unpacked_within<T: Pack>(bytes: &[u8], most: usize) -> Result<T, Malformed> {
+    let mut input = Input { rest: bytes, room: most };
     let value = T::unpack(&mut input)?;
-    if input.0.is_empty() { Ok(value) } else { Err(Malformed) }
+    if input.rest.is_empty() { Ok(value) } else { Err(Malformed) }
 }
 
 /// The number of values of a packed list, before memory is set aside for them.
@@ -58,7 +67,7 @@ pub fn unpacked<T: Pack>(bytes: &[u8]) -> Result<T, Malformed> {
 /// # Errors
 /// The bytes begin with no such number.
 pub fn packed_count(list: &[u8]) -> Result<usize, Malformed> {
-    Input(list).count()
+    Input { rest: list, room: 0 }.count()
 }
 
 /// A number for the layout of a type: two programs that have the same read each other's bytes.
@@ -89,20 +98,24 @@ impl Layout {
 
 /// Bytes that are still to be read.
 #[derive(Debug)]
-pub struct Input<'a>(&'a [u8]);
+pub struct Input<'a> {
+    rest: &'a [u8],
+    /// Memory that lists may still take, in bytes.
+    room: usize,
+}
 
 impl<'a> Input<'a> {
     /// Takes the next `count` bytes.
     fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed)?;
-        self.0 = rest;
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or(Malformed)?;
+        self.rest = rest;
         Ok(taken)
     }
 
     /// The next bytes, of a number known beforehand.
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(Malformed)?;
-        self.0 = rest;
+        let (taken, rest) = self.rest.split_first_chunk().ok_or(Malformed)?;
+        self.rest = rest;
         Ok(*taken)
     }
 
@@ -126,7 +139,14 @@ impl<'a> Input<'a> {
     /// Number of values that follow. Each takes a byte at least: a number that cannot be true costs no memory.
     fn count(&mut self) -> Result<usize, Malformed> {
         let count = usize::try_from(self.number()?).map_err(|_| Malformed)?;
-        if count <= self.0.len() { Ok(count) } else { Err(Malformed) }
+        if count <= self.rest.len() { Ok(count) } else { Err(Malformed) }
+    }
+
+    /// Number of values of a list that follow, for which there is room.
+    fn count_of<T>(&mut self) -> Result<usize, Malformed> {
+        let count = self.count()?;
+        self.room = self.room.checked_sub(count.saturating_mul(size_of::<T>())).ok_or(Malformed)?;
+        Ok(count)
     }
 }
 

@@ -82,6 +82,11 @@ fn bytes_that_are_cut_off_changed_or_too_many_are_no_value_and_no_panic() {
     }
     // A list of as many values as memory has bytes.
     assert_eq!(unpacked::<Vec<Inner>>(&packed(&u64::MAX)), Err(Malformed));
+    // As many as there is room for, of all lists together.
+    let lists = packed(&vec![vec![0u64; 3]; 2]);
+    let room = 2 * size_of::<Vec<u64>>() + 6 * size_of::<u64>();
+    assert_eq!(unpacked_within(&lists, room), Ok(vec![vec![0u64; 3]; 2]));
+    assert_eq!(unpacked_within::<Vec<Vec<u64>>>(&lists, room - 1), Err(Malformed));
     assert_eq!(unpacked::<u16>(&packed(&65_536u64)), Err(Malformed));
     assert_eq!(unpacked::<u64>(&[0xFF; 10]), Err(Malformed));
     assert_eq!(unpacked::<String>(&[2, 0xC3, 0x28]), Err(Malformed));

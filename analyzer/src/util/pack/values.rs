@@ -203,7 +203,7 @@ impl<T: Pack> Pack for Vec<T> {
     }
 
     fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
-        let count = input.count()?;
+        let count = input.count_of::<T>()?;
         let mut list = Self::with_capacity(count.min(MOST_AHEAD / size_of::<T>().max(1)));
         for _ in 0..count {
             list.push(T::unpack(input)?);
@@ -265,7 +265,7 @@ impl<K: Pack + Eq + Hash, V: Pack> Pack for Map<K, V> {
     }
 
     fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
-        let count = input.count()?;
+        let count = input.count_of::<(K, V)>()?;
         let mut map = Self::with_capacity_and_hasher(
             count.min(MOST_AHEAD / size_of::<(K, V)>().max(1)),
             super::super::map::State::default(),
