@@ -331,6 +331,10 @@ impl Work {
             // Read before attaching, so that a later change triggers another attempt.
             self.tried = is_again.then(|| Modules::of(&root));
             self.probes = Some(QpProbes::start(&root).map_err(|error| format!("{error:#}")));
+            if is_again && matches!(self.probes, Some(Err(_))) {
+                // The counts of which all later samples say that they end here.
+                self.watch.share_lives(Ok(self.earlier.clone()));
+            }
         }
         if let Some(Ok(probes)) = &mut self.probes {
             probes.learn(&root);
