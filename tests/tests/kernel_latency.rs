@@ -81,7 +81,7 @@ fn pairs_of(frames: &[Frame]) -> Pairs {
     let sample = replayed::whole(frames).unwrap();
     let pairs = sample.metrics.pairs.unwrap();
     let mut found = Pairs::new();
-    for (slot, pair) in pairs {
+    for (slot, pair) in pairs.iter() {
         if let Some(reverse) = pair.reverse {
             found.insert(slot, reverse);
         }

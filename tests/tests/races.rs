@@ -81,7 +81,7 @@ fn one_flow_on_several_cpus() {
                 let stats = &flow.stats;
                 assert_eq!(stats.bytes, stats.packets * frames[0].len() as u64);
                 assert_eq!(stats.opcodes.iter().map(|(_, packets)| packets).sum::<u64>(), stats.packets);
-                assert_eq!(stats.ecn_data, [0, 0, stats.packets, 0]);
+                assert_eq!(stats.ecn_data.counts(), [0, 0, stats.packets, 0]);
                 assert_eq!(stats.psn.repeats, stats.packets - 1);
             }
         }
@@ -91,11 +91,11 @@ fn one_flow_on_several_cpus() {
     let flow = &reading.flows[0];
     assert_eq!(flow.stats.packets, 2 * u64::from(EACH));
     assert_eq!(flow.stats.bytes, 2 * u64::from(EACH) * frames[0].len() as u64);
-    assert_eq!(flow.stats.other_port_packets, u64::from(EACH));
+    assert_eq!(flow.stats.seldom.other_port_packets, u64::from(EACH));
     let ports = &reading.extra[&flow.slot].ports;
     assert_eq!(ports.len(), 1);
     assert_eq!(ports[0].1.packets, u64::from(EACH));
-    assert_eq!(ports[0].1.bytes, flow.stats.other_port_bytes);
+    assert_eq!(ports[0].1.bytes, flow.stats.seldom.other_port_bytes);
     drop(ring);
 }
 

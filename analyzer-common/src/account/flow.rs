@@ -78,7 +78,7 @@ pub const OPCODES: usize = 30;
 
 /// Counters of one flow as a kernel map has them. The default is all zero, so that fresh map memory is
 /// valid.
-pub type FlowStats = FlowCounters<[u64; OPCODES], Rare>;
+pub type FlowStats = FlowCounters<[u64; OPCODES], Rare, Seldom, [u64; 4]>;
 
 /// Packets by opcode in whatever form: all places in a kernel map, those in use elsewhere.
 pub trait OpcodeCounts {
@@ -95,6 +95,26 @@ impl OpcodeCounts for [u64; OPCODES] {
     }
 }
 
+/// Packets by IP ECN codepoint in whatever form.
+pub trait EcnCounts {
+    /// Counts a packet with this codepoint, 0 to 3.
+    fn count(&mut self, codepoint: usize);
+    /// Packets by codepoint.
+    fn counts(&self) -> [u64; 4];
+}
+
+impl EcnCounts for [u64; 4] {
+    #[inline(always)]
+    fn count(&mut self, codepoint: usize) {
+        self[codepoint & 3] += 1;
+    }
+
+    #[inline(always)]
+    fn counts(&self) -> [u64; 4] {
+        *self
+    }
+}
+
 /// A part of the counters in whatever form: in place in a kernel map, elsewhere only where there is something to count.
 pub trait Part<T> {
     /// The part, to read.
@@ -103,16 +123,41 @@ pub trait Part<T> {
     fn part_mut(&mut self) -> &mut T;
 }
 
-impl Part<Self> for Rare {
-    #[inline(always)]
-    fn part(&self) -> &Self {
-        self
-    }
+macro_rules! in_place {
+    ($($part:ident)*) => {$(
+        impl Part<Self> for $part {
+            #[inline(always)]
+            fn part(&self) -> &Self {
+                self
+            }
 
-    #[inline(always)]
-    fn part_mut(&mut self) -> &mut Self {
-        self
-    }
+            #[inline(always)]
+            fn part_mut(&mut self) -> &mut Self {
+                self
+            }
+        }
+    )*};
+}
+
+in_place!(Rare Seldom);
+
+/// Counters of flows with several source ports, in tunnels, or with CE marks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Seldom {
+    /// Packets with a source port other than `src_port`; the overflow table has them by port.
+    pub other_port_packets: u64,
+    /// Bytes of the packets in `other_port_packets`.
+    pub other_port_bytes: u64,
+    /// 14 + inner IP length of encapsulated packets.
+    pub inner_bytes: u64,
+    /// Latest packet marked CE; 0 for none.
+    pub last_ce_ns: u64,
+}
+
+impl Seldom {
+    /// Counters of a flow that has none of these: all zero.
+    pub const NONE: Self = Self { other_port_packets: 0, other_port_bytes: 0, inner_bytes: 0, last_ce_ns: 0 };
 }
 
 /// Counters that most flows never need.
@@ -160,7 +205,7 @@ impl Rare {
 /// few cache lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct FlowCounters<O, R> {
+pub struct FlowCounters<O, R, S, E> {
     /// Packets of every kind. 0: no packet yet.
     pub packets: u64,
     /// Outer frames' lengths without FCS.
@@ -202,17 +247,11 @@ pub struct FlowCounters<O, R> {
     pub data_bytes: u64,
     /// The same packets by IP ECN codepoint. The third cache line of a kernel slot ends before the CE
     /// counter.
-    pub ecn_data: [u64; 4],
+    pub ecn_data: E,
     /// CNP and ACKNOWLEDGE packets by IP ECN codepoint.
-    pub ecn_control: [u64; 4],
-    /// Packets with a source port other than `src_port`; the overflow table has them by port.
-    pub other_port_packets: u64,
-    /// Bytes of the packets in `other_port_packets`.
-    pub other_port_bytes: u64,
-    /// 14 + inner IP length of encapsulated packets.
-    pub inner_bytes: u64,
-    /// Latest packet marked CE; 0 for none.
-    pub last_ce_ns: u64,
+    pub ecn_control: E,
+    /// Counters that many flows never need.
+    pub seldom: S,
     /// AETHs that acknowledge (neither NAK nor RNR NAK).
     pub acks: u64,
     /// Congestion notification packets; of InfiniBand also ACKs with BECN.
@@ -223,10 +262,15 @@ pub struct FlowCounters<O, R> {
     pub rare: R,
 }
 
-impl<O, R> FlowCounters<O, R> {
-    /// The same with opcodes and rare counters in another form.
+impl<O, R, S, E: EcnCounts> FlowCounters<O, R, S, E> {
+    /// The same with its parts in another form.
     #[must_use]
-    pub fn with_parts<P, Q>(&self, opcodes: P, rare: Q) -> FlowCounters<P, Q> {
+    pub fn with_parts<P, Q, T, F: From<[u64; 4]>>(
+        &self,
+        opcodes: P,
+        rare: Q,
+        seldom: T,
+    ) -> FlowCounters<P, Q, T, F> {
         FlowCounters {
             packets: self.packets,
             bytes: self.bytes,
@@ -247,12 +291,9 @@ impl<O, R> FlowCounters<O, R> {
             response_open: self.response_open,
             psn: self.psn,
             data_bytes: self.data_bytes,
-            ecn_data: self.ecn_data,
-            ecn_control: self.ecn_control,
-            other_port_packets: self.other_port_packets,
-            other_port_bytes: self.other_port_bytes,
-            inner_bytes: self.inner_bytes,
-            last_ce_ns: self.last_ce_ns,
+            ecn_data: self.ecn_data.counts().into(),
+            ecn_control: self.ecn_control.counts().into(),
+            seldom,
             acks: self.acks,
             cnp_packets: self.cnp_packets,
             opcodes,
@@ -262,7 +303,8 @@ impl<O, R> FlowCounters<O, R> {
 
     /// All packets by ECN codepoint: not-ECT, ECT(1), ECT(0), CE. All zero for RoCEv1.
     pub fn ecn(&self) -> [u64; 4] {
-        core::array::from_fn(|i| self.ecn_data[i] + self.ecn_control[i])
+        let (data, control) = (self.ecn_data.counts(), self.ecn_control.counts());
+        core::array::from_fn(|i| data[i] + control[i])
     }
 }
 
@@ -271,8 +313,8 @@ const ECN_CE: usize = 3;
 /// Counts one packet of a flow, in the kernel programs and in replay. `now`: time of the packet in
 /// nanoseconds.
 #[inline(always)]
-pub fn observe<O: OpcodeCounts, R: Part<Rare>>(
-    stats: &mut FlowCounters<O, R>,
+pub fn observe<O: OpcodeCounts, R: Part<Rare>, S: Part<Seldom>, E: EcnCounts>(
+    stats: &mut FlowCounters<O, R, S, E>,
     frame: &Frame,
     now: u64,
 ) -> Outcome {
@@ -284,8 +326,8 @@ pub fn observe<O: OpcodeCounts, R: Part<Rare>>(
 /// The same, with the outcome in the caller's memory: few packets write to it again, and kernel programs have few
 /// registers.
 #[inline(always)]
-pub fn observe_into<O: OpcodeCounts, R: Part<Rare>>(
-    stats: &mut FlowCounters<O, R>,
+pub fn observe_into<O: OpcodeCounts, R: Part<Rare>, S: Part<Seldom>, E: EcnCounts>(
+    stats: &mut FlowCounters<O, R, S, E>,
     frame: &Frame,
     now: u64,
     outcome: &mut PackedOutcome,
@@ -303,7 +345,7 @@ pub fn observe_into<O: OpcodeCounts, R: Part<Rare>>(
     stats.bytes += u64::from(frame.wire_len);
     // Not a cache line more for a sum that stays 0.
     if frame.inner_bytes != 0 {
-        stats.inner_bytes += u64::from(frame.inner_bytes);
+        stats.seldom.part_mut().inner_bytes += u64::from(frame.inner_bytes);
     }
     if frame.payload == UNKNOWN {
         stats.rare.part_mut().payload_unknown += 1;
@@ -315,8 +357,9 @@ pub fn observe_into<O: OpcodeCounts, R: Part<Rare>>(
         ecn(stats, frame, op, now, outcome);
     }
     if frame.roce_version != 2 || frame.src_port != stats.src_port || stats.roce_version != 2 {
-        stats.other_port_packets += 1;
-        stats.other_port_bytes += u64::from(frame.wire_len);
+        let seldom = stats.seldom.part_mut();
+        seldom.other_port_packets += 1;
+        seldom.other_port_bytes += u64::from(frame.wire_len);
         if frame.roce_version == 2 {
             outcome.bits |= PackedOutcome::OTHER_PORT;
         }
@@ -338,12 +381,16 @@ pub fn observe_into<O: OpcodeCounts, R: Part<Rare>>(
 /// tunnel, not marked CE, of a known payload, leave nothing to do ([`Outcome::NONE`]) and differ in their PSN alone,
 /// which is the next one. `now`: its time.
 #[inline(always)]
-pub fn observe_next<O: OpcodeCounts, R: Part<Rare>>(stats: &mut FlowCounters<O, R>, frame: &Frame, now: u64) {
+pub fn observe_next<O: OpcodeCounts, R: Part<Rare>, S, E: EcnCounts>(
+    stats: &mut FlowCounters<O, R, S, E>,
+    frame: &Frame,
+    now: u64,
+) {
     times(stats, now);
     stats.packets += 1;
     stats.bytes += u64::from(frame.wire_len);
     stats.payload_bytes += u64::from(frame.payload);
-    stats.ecn_data[usize::from(frame.tos & 3)] += 1;
+    stats.ecn_data.count(usize::from(frame.tos & 3));
     stats.data_bytes += u64::from(frame.wire_len);
     stats.opcodes.count(usize::from(frame.opcode & 0x1F));
     if Op::of(frame.opcode).has(Op::RESPONSE) {
@@ -354,7 +401,7 @@ pub fn observe_next<O: OpcodeCounts, R: Part<Rare>>(stats: &mut FlowCounters<O, 
 }
 
 #[inline(always)]
-fn first<O, R>(stats: &mut FlowCounters<O, R>, frame: &Frame, now: u64) {
+fn first<O, R, S, E>(stats: &mut FlowCounters<O, R, S, E>, frame: &Frame, now: u64) {
     stats.first_ns = now;
     stats.last_ns = now;
     stats.src_port = frame.src_port;
@@ -374,7 +421,7 @@ fn dscp(frame: &Frame) -> u8 {
 }
 
 #[inline(always)]
-fn times<O, R>(stats: &mut FlowCounters<O, R>, now: u64) {
+fn times<O, R, S, E>(stats: &mut FlowCounters<O, R, S, E>, now: u64) {
     if now > stats.last_ns {
         stats.last_ns = now;
     } else if now < stats.first_ns {
@@ -383,7 +430,12 @@ fn times<O, R>(stats: &mut FlowCounters<O, R>, now: u64) {
 }
 
 #[inline(always)]
-fn later<O, R>(stats: &mut FlowCounters<O, R>, frame: &Frame, now: u64, outcome: &mut PackedOutcome) {
+fn later<O, R, S, E>(
+    stats: &mut FlowCounters<O, R, S, E>,
+    frame: &Frame,
+    now: u64,
+    outcome: &mut PackedOutcome,
+) {
     times(stats, now);
     if frame.vlan != stats.vlan {
         stats.mixed |= Mixed::VLAN;
@@ -409,25 +461,32 @@ fn later<O, R>(stats: &mut FlowCounters<O, R>, frame: &Frame, now: u64, outcome:
 }
 
 #[inline(always)]
-fn ecn<O, R>(stats: &mut FlowCounters<O, R>, frame: &Frame, op: Op, now: u64, outcome: &mut PackedOutcome) {
+fn ecn<O, R, S: Part<Seldom>, E: EcnCounts>(
+    stats: &mut FlowCounters<O, R, S, E>,
+    frame: &Frame,
+    op: Op,
+    now: u64,
+    outcome: &mut PackedOutcome,
+) {
     let mark = usize::from(frame.tos & 3);
     if op.any(Op::CNP | Op::ACKNOWLEDGE) {
-        stats.ecn_control[mark] += 1;
+        stats.ecn_control.count(mark);
     } else {
-        stats.ecn_data[mark] += 1;
+        stats.ecn_data.count(mark);
         stats.data_bytes += u64::from(frame.wire_len);
         if mark == ECN_CE {
-            if stats.last_ce_ns == 0 || now.wrapping_sub(stats.last_ce_ns) > CE_BURST_GAP_NS {
+            let last_ce_ns = &mut stats.seldom.part_mut().last_ce_ns;
+            if *last_ce_ns == 0 || now.wrapping_sub(*last_ce_ns) > CE_BURST_GAP_NS {
                 outcome.event(Event::CE);
             }
-            stats.last_ce_ns = now;
+            *last_ce_ns = now;
         }
     }
 }
 
 #[inline(always)]
-fn opcode<O: OpcodeCounts, R: Part<Rare>>(
-    stats: &mut FlowCounters<O, R>,
+fn opcode<O: OpcodeCounts, R: Part<Rare>, S, E>(
+    stats: &mut FlowCounters<O, R, S, E>,
     frame: &Frame,
     op: Op,
     outcome: &mut PackedOutcome,
@@ -453,8 +512,8 @@ fn opcode<O: OpcodeCounts, R: Part<Rare>>(
 }
 
 #[inline(always)]
-fn sequence<O, R: Part<Rare>>(
-    stats: &mut FlowCounters<O, R>,
+fn sequence<O, R: Part<Rare>, S, E>(
+    stats: &mut FlowCounters<O, R, S, E>,
     frame: &Frame,
     op: Op,
     outcome: &mut PackedOutcome,
@@ -491,7 +550,11 @@ fn sequence<O, R: Part<Rare>>(
 }
 
 #[inline(always)]
-fn aeth<O, R: Part<Rare>>(stats: &mut FlowCounters<O, R>, frame: &Frame, outcome: &mut PackedOutcome) {
+fn aeth<O, R: Part<Rare>, S, E>(
+    stats: &mut FlowCounters<O, R, S, E>,
+    frame: &Frame,
+    outcome: &mut PackedOutcome,
+) {
     if frame.aeth == UNKNOWN {
         stats.rare.part_mut().ack_unknown += 1;
         return;
@@ -519,7 +582,7 @@ fn aeth<O, R: Part<Rare>>(stats: &mut FlowCounters<O, R>, frame: &Frame, outcome
 }
 
 #[inline(always)]
-fn datagram<O, R>(stats: &mut FlowCounters<O, R>, frame: &Frame, outcome: &mut PackedOutcome) {
+fn datagram<O, R, S, E>(stats: &mut FlowCounters<O, R, S, E>, frame: &Frame, outcome: &mut PackedOutcome) {
     if frame.dest_qp == GSI_QP {
         outcome.event(Event::GSI);
     }
@@ -533,7 +596,7 @@ fn datagram<O, R>(stats: &mut FlowCounters<O, R>, frame: &Frame, outcome: &mut P
     }
 }
 
-impl<O, R> FlowCounters<O, R> {
+impl<O, R, S: Part<Seldom>, E> FlowCounters<O, R, S, E> {
     /// The outermost VLAN id: 0 for untagged, `None` if unknown.
     pub fn vlan_id(&self) -> Option<u16> {
         (self.vlan != VLAN_UNKNOWN).then_some(self.vlan)
@@ -561,12 +624,12 @@ impl<O, R> FlowCounters<O, R> {
 
     /// Packets with the source port `src_port`.
     pub fn first_port_packets(&self) -> u64 {
-        self.packets.saturating_sub(self.other_port_packets)
+        self.packets.saturating_sub(self.seldom.part().other_port_packets)
     }
 
     /// Bytes of the packets with the source port `src_port`.
     pub fn first_port_bytes(&self) -> u64 {
-        self.bytes.saturating_sub(self.other_port_bytes)
+        self.bytes.saturating_sub(self.seldom.part().other_port_bytes)
     }
 }
 

@@ -11,6 +11,6 @@ pub mod outcome;
 pub mod psn;
 
 pub use bin::FlowBin;
-pub use flow::{FlowCounters, FlowKey, FlowStats, Mixed, Rare, observe, observe_into, observe_next};
+pub use flow::{FlowCounters, FlowKey, FlowStats, Mixed, Rare, Seldom, observe, observe_into, observe_next};
 pub use outcome::{Event, Outcome, PackedOutcome};
 pub use psn::PsnTrack;

@@ -17,6 +17,7 @@ use crate::metrics::Metrics;
 use crate::metrics::duplicates::DuplicateCounts;
 use crate::metrics::loss::RetiredLoss;
 use crate::metrics::marking::{ByDscp, Marked};
+use crate::metrics::pairing;
 use crate::metrics::traffic::flowlets::Flowlets;
 use crate::sample::{Address, FlowSample, LinkSample, Sample, Tuple, address};
 use crate::util::background;
@@ -145,7 +146,7 @@ fn sums(sample: &Sample) -> Vec<LinkSum> {
             sum.bytes += stats.bytes;
             sum.cnp_packets += stats.cnp_packets;
             sum.ecn.add(stats.ecn());
-            sum.ecn_data.add(stats.ecn_data);
+            sum.ecn_data.add(stats.ecn_data.counts());
         }
     }
     for (at, sum) in sums.iter_mut().enumerate() {
@@ -307,13 +308,13 @@ fn take_flows(sample: &mut Sample) -> Vec<Flow> {
 /// Gives back the memory of what metrics know of single flows and findings do not ask for: the facts have it now.
 fn forget_flows(metrics: &mut Metrics) {
     if let Some(icrc) = &mut metrics.icrc {
-        icrc.flows = Vec::new();
+        icrc.forget_flows();
     }
     if let Some(latency) = &mut metrics.latency {
         latency.keep_tails();
     }
     // That they were measured still counts.
-    metrics.pairs = metrics.pairs.take().map(|_| Map::default());
+    metrics.pairs = metrics.pairs.take().map(|_| pairing::BySlot::default());
 }
 
 /// Facts of other flows that the facts of a flow need.
@@ -351,15 +352,13 @@ impl OtherFlowFacts {
 }
 
 fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
-    let mut icrc = sample
-        .metrics
-        .icrc
-        .as_ref()
-        .map(|icrc| (0..).zip(&sample.links).map(|(link, _)| icrc.retired(link)).collect::<Vec<_>>());
+    let mut icrc = sample.metrics.icrc.as_ref().map(|icrc| {
+        (0..).zip(&sample.links).map(|(at, link)| icrc.retired(at, link.retired.packets)).collect::<Vec<_>>()
+    });
     if let (Some(icrc), Some(metrics)) = (&mut icrc, &sample.metrics.icrc) {
-        for FlowSample { key, slot, .. } in &sample.flows {
+        for FlowSample { key, slot, stats } in &sample.flows {
             if let Some(link) = icrc.get_mut(usize::from(key.link)) {
-                link.add(&metrics.flow(*slot));
+                link.add(&metrics.flow(*slot, stats.packets));
             }
         }
     }

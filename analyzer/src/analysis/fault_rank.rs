@@ -39,7 +39,8 @@ impl FaultRank {
 impl Flow {
     /// What goes wrong in it.
     pub fn fault_rank(&self) -> FaultRank {
-        let sequences = [(self.psn, self.loss.get()), (counted_responses(self), self.loss_responses.get())];
+        let sequences =
+            [(self.psn.get(), self.loss.get()), (counted_responses(self), self.loss_responses.get())];
         let sum = |known: fn(&Loss) -> u64, raw: fn(&Psn) -> u64| -> u64 {
             let one = |(psn, loss): &(Option<Psn>, Option<Loss>)| match (loss, psn) {
                 (Some(loss), _) => known(loss),

@@ -98,7 +98,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
     let FlowSample { key, stats, .. } = flow;
     let extra = sample.extra.get(&flow.slot);
     let duplicates = sample.duplicates(flow.slot);
-    let ecn_data = Ecn::from(less(stats.ecn_data, duplicates.ecn_data));
+    let ecn_data = Ecn::from(less(stats.ecn_data.counts(), duplicates.ecn_data));
     let latency = sample.metrics.latency.as_ref().and_then(|latency| latency.get(flow.slot));
     // A recording has the samples alone.
     let timed = latency.filter(|_| sample.recording.is_none());
@@ -140,13 +140,13 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
         packets: stats.packets,
         bytes: stats.bytes,
         inner_bytes: (stats.encap != 0 || stats.mixed & Mixed::ENCAPSULATION != 0)
-            .then_some(stats.inner_bytes)
+            .then_some(stats.seldom.inner_bytes)
             .into(),
         payload_bytes: stats.payload_bytes,
         payload_unknown: stats.rare.payload_unknown,
         first_ns: stats.first_ns,
         last_ns: stats.last_ns,
-        ecn: sample.recording.is_none().then(|| stats.ecn().into()),
+        ecn: sample.recording.is_none().then(|| stats.ecn()).into(),
         ecn_data,
         duplicates: duplicates.if_any(),
         ce_ratio: ecn_data.ce_ratio(),
@@ -154,7 +154,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
         cnp_packets: stats.cnp_packets,
         // Made where all flows are known.
         cnp: None,
-        opcodes: opcodes(stats, extra),
+        opcodes: opcodes(stats, extra).into(),
         ack: Ack {
             acks: stats.acks,
             rnr_naks: stats.rare.rnr_naks,
@@ -162,7 +162,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
             unknown: stats.rare.ack_unknown,
         },
         last_naks_ns,
-        psn: psn(&stats.psn),
+        psn: psn(&stats.psn).into(),
         psn_responses: psn(&stats.rare.psn_responses).map(Box::new),
         responses_missing: (stats.rare.psn_responses.seen != 0).then_some(stats.rare.response_holes).into(),
         latency_ns: latency.and_then(|figure| figure.all).map(Box::new),
@@ -190,7 +190,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
         // Made where all flows are known.
         lost_upstream: PackedOption::default(),
         spray: None,
-        icrc: sample.metrics.icrc.as_ref().map(|icrc| icrc.flow(flow.slot)).into(),
+        icrc: sample.metrics.icrc.as_ref().map(|icrc| icrc.flow(flow.slot, stats.packets)).into(),
         pid: owned.and_then(|owned| owned.owner.pid),
         comm: owned.and_then(|owned| owned.owner.comm.as_deref().map(Into::into)),
         pod: owned.and_then(|owned| owned.owner.pod.as_deref().map(Into::into)),
@@ -232,10 +232,11 @@ impl Ports {
             bytes += counter.bytes;
             seen.push(Port { port, packets: counter.packets, bytes: counter.bytes });
         }
-        let missing_packets = stats.other_port_packets.saturating_sub(without_port).saturating_sub(packets);
+        let missing_packets =
+            stats.seldom.other_port_packets.saturating_sub(without_port).saturating_sub(packets);
         let missing_bytes = match (missing_packets, without_port) {
             (0, _) => Some(0),
-            (_, 0) => Some(stats.other_port_bytes.saturating_sub(bytes)),
+            (_, 0) => Some(stats.seldom.other_port_bytes.saturating_sub(bytes)),
             _ => None,
         };
         Self { seen, missing_packets, missing_bytes }

@@ -30,7 +30,7 @@ pub(crate) fn peer(sample: &Sample, flow: &FlowSample) -> (Option<u32>, Option<P
     if let Some(qp) = sample.owned(flow).and_then(|owned| owned.peer_qp) {
         return (Some(qp), named(PairingEvidence::Device, Confidence::Certain));
     }
-    if let Some(pair) = sample.metrics.pairs.as_ref().and_then(|pairs| pairs.get(&flow.slot)) {
+    if let Some(pair) = sample.metrics.pairs.as_ref().and_then(|pairs| pairs.get(flow.slot)) {
         let pairing = pair.peer_qp.and_then(|_| named(pair.how, pair.confidence));
         return (pair.peer_qp, pairing);
     }

@@ -6,7 +6,8 @@ use crate::analysis::{ByLink, Episodes, Facts, Flow, Psn, TapFlow};
 use crate::metrics::icrc::{Checked, IcrcErrors};
 use crate::metrics::loss::{Metrics, NakTally, Naks, Retransmission, TIMEOUT_PAUSE_NS};
 use crate::sample::{Address, Direction, Stats};
-use crate::util::boxed_unless_default::BoxedUnlessDefault;
+use crate::util::boxed_unless_default::{BoxedUnlessDefault, shared_default};
+use crate::util::boxed_unless_zero::BoxedUnlessZero;
 use crate::util::map::{Map, Set};
 use crate::util::packed_option::PackedOption;
 use crate::util::units::plural;
@@ -93,6 +94,8 @@ pub struct Loss {
     /// reordered downstream. If the reverse direction is not captured: all go-back-N runs.
     pub after_tap: Episodes,
 }
+
+shared_default!(Loss, LastNaks);
 
 /// The loss of one sequence of a flow. Nearly all arrive once and in order.
 pub type SequenceLoss = BoxedUnlessDefault<Loss>;
@@ -395,18 +398,26 @@ impl Facts {
 
 /// [`Icrc`] of a flow, in the memory of its collector: hardly any flow has a wrong one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FlowIcrc(Option<Checked>);
+pub struct FlowIcrc {
+    /// Not known where the check is not made.
+    checked: PackedOption,
+    wrong: BoxedUnlessZero<IcrcErrors>,
+    unchecked: u64,
+}
 
 impl FlowIcrc {
     /// The check; `None` where it is not made.
     pub fn get(&self) -> Option<Icrc> {
-        self.0.clone().map(Icrc::from)
+        let checked = self.checked.get()?;
+        Some(Checked { checked, wrong: self.wrong.clone(), unchecked: self.unchecked }.into())
     }
 }
 
 impl From<Option<Checked>> for FlowIcrc {
-    fn from(checked: Option<Checked>) -> Self {
-        Self(checked)
+    fn from(all: Option<Checked>) -> Self {
+        let known = all.is_some();
+        let Checked { checked, wrong, unchecked } = all.unwrap_or_default();
+        Self { checked: known.then_some(checked).into(), wrong, unchecked }
     }
 }
 
@@ -515,7 +526,7 @@ impl AtLink<'_> {
             self.at_least |= one.at_least;
             self.doubtful += one.doubtful;
         }
-        let psns = [flow.psn, counted_responses(flow)];
+        let psns = [flow.psn.get(), counted_responses(flow)];
         // Parallel links show the rest.
         let shared = flow.spray.as_ref().is_some_and(|spray| spray.planes.is_some());
         self.alone |= flow.lost_upstream.get().is_none() && upstream.iter().any(|one| one.lost > 0);

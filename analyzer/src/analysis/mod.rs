@@ -66,8 +66,9 @@ pub use episodes::Episodes;
 pub(crate) use facts::ByLink;
 pub use facts::{
     Ack, CeOverTime, Cnp, CompletionByOperation, DataEntropy, Dscp, DuplicatePackets, Ecn, EcnOverTime,
-    Entropy, Facts, Flow, FlowId, InputKind, Latency, LatencyByClass, Link, Lost, MixedIn, Naks, Opcode,
-    Pairing, Port, Psn, Recorded, Retired, Skipped, Source, Totals, Tunnels, TupleEntropy, Untimed, Window,
+    Entropy, Facts, Flow, FlowEcn, FlowId, InputKind, Latency, LatencyByClass, Link, Lost, MixedIn, Naks,
+    Opcode, Opcodes, Pairing, Port, Psn, Recorded, Retired, SequencePsns, Skipped, Source, Totals, Tunnels,
+    TupleEntropy, Untimed, Window,
 };
 pub use fault_rank::FaultRank;
 pub(crate) use flow::{Ports, opcodes};

@@ -85,7 +85,7 @@ impl Requests {
         all.peek()?;
         let mut sum = Requests { own, ..Requests::default() };
         for flow in all {
-            let troubled = flow.psn.is_some_and(|psn| psn.gaps > 0 || psn.repeats > 0);
+            let troubled = flow.psn.get().is_some_and(|psn| psn.gaps > 0 || psn.repeats > 0);
             match &flow.loss.get() {
                 Some(loss) => {
                     sum.episodes = sum

@@ -555,7 +555,7 @@ mod tests {
                 dst,
                 dest_qp: 6,
                 peer_qp: Some(flow.dest_qp),
-                psn: None,
+                psn: None.into(),
                 psn_responses: None,
                 ..requests.clone()
             };

@@ -1,13 +1,82 @@
 //! Counters of one flow in user space: the kernel's, without the memory for what a flow does not have.
 
-use rocescope_common::account::flow::{OPCODES, OpcodeCounts};
-use rocescope_common::account::{FlowCounters, FlowStats, Rare};
+use rocescope_common::account::flow::{EcnCounts, OPCODES, OpcodeCounts};
+use rocescope_common::account::{FlowCounters, FlowStats, Rare, Seldom};
 
 use crate::util::boxed_unless_zero::BoxedUnlessZero;
 
 /// Counters of one flow. With very many flows most have a few opcodes and no NAK: they take half of what a kernel slot
 /// does.
-pub type Stats = FlowCounters<Opcodes, BoxedUnlessZero<Rare>>;
+pub type Stats = FlowCounters<Opcodes, BoxedUnlessZero<Rare>, BoxedUnlessZero<Seldom>, EcnPackets>;
+
+// Of very many flows each has one.
+const _: () = assert!(size_of::<Stats>() <= 208);
+
+/// Packets by IP ECN codepoint: those of nearly every flow are alike.
+#[derive(Clone, Debug, Default)]
+pub struct EcnPackets {
+    /// Codepoint of the first packet, in the two highest bits, and the packets that have it.
+    alike: u64,
+    /// All others.
+    others: Option<Box<[u64; 4]>>,
+}
+
+impl EcnPackets {
+    const CODEPOINT: u32 = 62;
+    const PACKETS: u64 = (1 << Self::CODEPOINT) - 1;
+
+    /// Packets by codepoint: not-ECT, ECT(1), ECT(0), CE.
+    #[inline]
+    pub fn counts(&self) -> [u64; 4] {
+        let mut counts = self.others.as_deref().copied().unwrap_or_default();
+        let alike = &mut counts[(self.alike >> Self::CODEPOINT) as usize & 3];
+        *alike = alike.saturating_add(self.alike & Self::PACKETS);
+        counts
+    }
+
+    #[cold]
+    fn count_other(&mut self, codepoint: usize) {
+        if self.alike & Self::PACKETS == 0 {
+            self.alike = (codepoint as u64 & 3) << Self::CODEPOINT | 1;
+        } else {
+            self.others.get_or_insert_default()[codepoint & 3] += 1;
+        }
+    }
+}
+
+impl EcnCounts for EcnPackets {
+    #[inline]
+    fn count(&mut self, codepoint: usize) {
+        if self.alike >> Self::CODEPOINT == codepoint as u64 {
+            self.alike += 1;
+        } else {
+            self.count_other(codepoint);
+        }
+    }
+
+    #[inline]
+    fn counts(&self) -> [u64; 4] {
+        self.counts()
+    }
+}
+
+impl From<[u64; 4]> for EcnPackets {
+    fn from(mut counts: [u64; 4]) -> Self {
+        let most = (0..4).max_by_key(|at| counts[*at]).unwrap_or_default();
+        let packets = counts[most].min(Self::PACKETS);
+        counts[most] -= packets;
+        let others = (counts != [0; 4]).then(|| Box::new(counts));
+        Self { alike: (most as u64) << Self::CODEPOINT | packets, others }
+    }
+}
+
+impl PartialEq for EcnPackets {
+    fn eq(&self, other: &Self) -> bool {
+        self.counts() == other.counts()
+    }
+}
+
+impl Eq for EcnPackets {}
 
 /// True if packets of the flow are part of a PSN sequence: loss and retransmission of ACKs, CNPs and datagrams alone are
 /// unknown.
@@ -26,8 +95,8 @@ pub struct Opcodes(List);
 
 #[derive(Clone, Debug)]
 enum List {
-    /// In the order of their first packets.
-    Few { codes: [u8; FEW], packets: [u64; FEW] },
+    /// In the order of their first packets, less than 2^32 of each.
+    Few { codes: [u8; FEW], packets: [u32; FEW] },
     /// By opcode: a search takes longer than everything else about a packet.
     All(Box<[u64; OPCODES]>),
 }
@@ -42,7 +111,9 @@ impl Opcodes {
     /// Opcodes with packets, by their low five bits, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (u8, u64)> {
         let (few, all) = match &self.0 {
-            List::Few { codes, packets } => (Some(codes.iter().copied().zip(packets.iter().copied())), None),
+            List::Few { codes, packets } => {
+                (Some(codes.iter().copied().zip(packets.iter().copied().map(u64::from))), None)
+            }
             List::All(packets) => (None, Some((0..).zip(packets.iter().copied()))),
         };
         few.into_iter().flatten().chain(all.into_iter().flatten()).filter(|(_, packets)| *packets > 0)
@@ -53,38 +124,45 @@ impl Opcodes {
         self.iter().find(|(code, _)| *code == low).map_or(0, |(_, packets)| packets)
     }
 
+    /// Adds packets of an opcode; false if it has no place.
     #[inline]
-    fn place(&mut self, low: u8) -> Option<&mut u64> {
-        let known = match &self.0 {
-            List::Few { codes, .. } => position(*codes, low),
-            List::All(_) => Some(usize::from(low)),
-        };
-        if known.is_none() {
-            self.add(low)?;
+    fn add(&mut self, low: u8, more: u64) -> bool {
+        if let List::Few { codes, packets } = &mut self.0
+            && let Some(packets) = position(*codes, low).and_then(|at| packets.get_mut(at))
+            && let Ok(sum) = u32::try_from(u64::from(*packets) + more)
+        {
+            *packets = sum;
+            return true;
         }
-        match &mut self.0 {
-            List::Few { codes, packets } => packets.get_mut(known.or_else(|| position(*codes, low))?),
-            List::All(packets) => packets.get_mut(usize::from(low)),
-        }
+        self.add_other(low, more)
     }
 
-    /// Makes a place for an opcode that has none.
+    /// The same of an opcode that is new, beyond the few or of very many packets.
     #[cold]
-    fn add(&mut self, low: u8) -> Option<()> {
+    fn add_other(&mut self, low: u8, more: u64) -> bool {
         if usize::from(low) >= OPCODES {
-            return None;
+            return false;
         }
-        let List::Few { codes, packets } = &mut self.0 else { return Some(()) };
-        if let Some(free) = codes.iter_mut().find(|code| **code == NONE) {
-            *free = low;
-            return Some(());
+        if let List::Few { codes, packets } = &mut self.0 {
+            let free = codes.iter().position(|code| *code == NONE && position(*codes, low).is_none());
+            if let (Some(at), Ok(more)) = (free, u32::try_from(more)) {
+                (codes[at], packets[at]) = (low, more);
+                return true;
+            }
+            let mut all = Box::new([0; OPCODES]);
+            for (code, packets) in self.iter() {
+                if let Some(place) = all.get_mut(usize::from(code)) {
+                    *place = packets;
+                }
+            }
+            self.0 = List::All(all);
         }
-        let mut all = Box::new([0; OPCODES]);
-        for (code, packets) in codes.iter().zip(packets) {
-            *all.get_mut(usize::from(*code))? = *packets;
+        if let List::All(packets) = &mut self.0
+            && let Some(packets) = packets.get_mut(usize::from(low))
+        {
+            *packets = packets.saturating_add(more);
         }
-        self.0 = List::All(all);
-        Some(())
+        true
     }
 }
 
@@ -102,9 +180,7 @@ impl OpcodeCounts for Opcodes {
     #[inline]
     fn count(&mut self, low: usize) -> bool {
         // Five bits.
-        let Some(packets) = u8::try_from(low).ok().and_then(|low| self.place(low)) else { return false };
-        *packets += 1;
-        true
+        u8::try_from(low).is_ok_and(|low| self.add(low, 1))
     }
 }
 
@@ -121,9 +197,7 @@ impl FromIterator<(u8, u64)> for Opcodes {
     fn from_iter<I: IntoIterator<Item = (u8, u64)>>(counts: I) -> Self {
         let mut opcodes = Self::default();
         for (low, packets) in counts.into_iter().filter(|(_, packets)| *packets > 0) {
-            if let Some(place) = opcodes.place(low) {
-                *place = packets;
-            }
+            opcodes.add(low, packets);
         }
         opcodes
     }
@@ -137,7 +211,7 @@ impl<const N: usize> From<[(u8, u64); N]> for Opcodes {
 
 /// The counters of a kernel slot.
 pub fn from_kernel(slot: &FlowStats) -> Stats {
-    slot.with_parts((0..).zip(slot.opcodes).collect(), BoxedUnlessZero::from(slot.rare))
+    slot.with_parts((0..).zip(slot.opcodes).collect(), slot.rare.into(), slot.seldom.into())
 }
 
 #[cfg(test)]
@@ -159,12 +233,36 @@ mod tests {
     }
 
     #[test]
+    fn ecn_is_counted_like_that_of_a_kernel_slot() {
+        let (mut small, mut slot) = (EcnPackets::default(), [0; 4]);
+        for codepoint in [2, 2, 3, 2, 0, 1, 3, 3, 3] {
+            small.count(codepoint);
+            slot.count(codepoint);
+            assert_eq!(small.counts(), slot, "{codepoint}");
+            assert_eq!((small.clone(), EcnPackets::from(slot).counts()), (slot.into(), slot));
+        }
+        for counts in [[0; 4], [u64::MAX; 4], [0, 0, 7, 0], [1 << 62, 5, 0, 0]] {
+            assert_eq!(EcnPackets::from(counts).counts(), counts);
+        }
+        assert!(EcnPackets::from([0, 0, 7, 0]).others.is_none() && size_of::<EcnPackets>() == 16);
+    }
+
+    #[test]
+    fn packets_beyond_32_bits_are_counted() {
+        let most = u64::from(u32::MAX);
+        let mut opcodes = Opcodes::from([(7, most), (8, 2)]);
+        assert!(opcodes.count(7) && opcodes.count(8) && opcodes.count(9));
+        assert_eq!([7, 8, 9].map(|low| opcodes.get(low)), [most + 1, 3, 1]);
+        assert_eq!(Opcodes::from([(6, most + 9)]).get(6), most + 9);
+    }
+
+    #[test]
     fn counters_of_a_slot_are_the_same_in_half_the_memory() {
-        let mut slot = FlowStats { packets: 9, other_port_bytes: 3, ..FlowStats::default() };
+        let mut slot = FlowStats { packets: 9, ..FlowStats::default() };
         slot.opcodes[4] = 9;
-        slot.rare.naks[2] = 1;
+        (slot.rare.naks[2], slot.seldom.other_port_bytes) = (1, 3);
         let stats = from_kernel(&slot);
-        assert_eq!((stats.packets, stats.other_port_bytes, stats.rare.naks), (9, 3, slot.rare.naks));
+        assert_eq!((stats.packets, stats.seldom.other_port_bytes, stats.rare.naks), (9, 3, slot.rare.naks));
         assert_eq!(stats.opcodes.iter().collect::<Vec<_>>(), [(4, 9)]);
         assert!(size_of::<Stats>() * 2 < size_of::<FlowStats>(), "{} bytes", size_of::<Stats>());
     }

@@ -233,9 +233,9 @@ pub struct Qp {
     /// PID of the owning process.
     pub pid: Option<u32>,
     /// Command name of the process.
-    pub comm: Option<Box<str>>,
+    pub comm: Option<Shared>,
     /// Pod of the process.
-    pub pod: Option<Box<str>>,
+    pub pod: Option<Shared>,
     /// RDMA device of the link.
     pub device: Option<Box<str>>,
     /// Queue pair at the sending end.
@@ -419,7 +419,7 @@ impl Qp {
         let device = devices.ports.iter().find(carries).map(|port| port.device.as_str().into());
         Self {
             counts: *counts,
-            ce_marked: ecn.unwrap_or_default().ce,
+            ce_marked: ecn.get().unwrap_or_default().ce,
             pid: *pid,
             comm: comm.clone(),
             pod: pod.clone(),

@@ -12,7 +12,7 @@ pub(super) fn is_not_evaluated(flow: &Flow) -> bool {
     let broken = |psn: Option<Psn>| psn.is_some_and(|psn| psn.gaps > 0 || psn.repeats > 0);
     let responses = flow.psn_responses.as_ref().is_some_and(|psn| psn.repeats > 0)
         || flow.responses_missing.get() > Some(0);
-    !flow.loss.is_known() && broken(flow.psn) || !flow.loss_responses.is_known() && responses
+    !flow.loss.is_known() && broken(flow.psn.get()) || !flow.loss_responses.is_known() && responses
 }
 
 /// Number of such flows, which loss findings leave out.

@@ -299,6 +299,7 @@ impl<'a> Verdict<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::SequencePsns;
     use crate::findings::order;
 
     fn finding(severity: Severity, active: bool) -> Finding {
@@ -406,7 +407,7 @@ mod tests {
         let mut facts = Facts::of(&everything(), &Options::default());
         facts.totals.retired = Retired { flows: 7, lost: Some(0), timeouts: Some(0), ..Retired::default() };
         for flow in &mut facts.flows {
-            (flow.psn, flow.psn_responses) = (None, None);
+            (flow.psn, flow.psn_responses) = (SequencePsns::Unseen, None);
             (flow.loss, flow.loss_responses) = (None.into(), None.into());
         }
         assert_eq!(
@@ -474,7 +475,7 @@ mod tests {
         assert!(is_good(&facts));
         facts.totals.retired = Retired::default();
         for flow in &mut facts.flows {
-            (flow.psn, flow.psn_responses) = (None, None);
+            (flow.psn, flow.psn_responses) = (SequencePsns::Unseen, None);
             (flow.loss, flow.loss_responses) = (None.into(), None.into());
         }
         assert_eq!(

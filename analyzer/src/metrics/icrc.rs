@@ -1,6 +1,7 @@
 //! Check of the invariant CRC (ICRC) of whole frames.
 //!
-//! 32 bytes per flow, and 40 more of one with a wrong ICRC. The CRC runs over everything from the IP header on, with a
+//! 24 bytes per flow up to the last with a computed ICRC, and 40 more of one with a wrong ICRC: of truncated frames
+//! nothing is kept. The CRC runs over everything from the IP header on, with a
 //! carry-less multiply where the processor has one.
 
 use crc32fast::Hasher;
@@ -50,23 +51,42 @@ impl Checked {
     pub fn add(&mut self, other: &Self) {
         self.checked += other.checked;
         self.unchecked += other.unchecked;
-        if other.wrong.packets == 0 {
-            return;
-        }
-        let ((first, last), (other_first, other_last)) = (self.wrong.at_ns, other.wrong.at_ns);
-        let first = if self.wrong.packets > 0 { first.min(other_first) } else { other_first };
-        self.wrong.at_ns = (first, last.max(other_last));
-        self.wrong.packets += other.wrong.packets;
+        add_wrong(&mut self.wrong, &other.wrong);
+    }
+}
+
+fn add_wrong(sum: &mut BoxedUnlessZero<IcrcErrors>, other: &IcrcErrors) {
+    if other.packets == 0 {
+        return;
+    }
+    let ((first, last), (other_first, other_last)) = (sum.at_ns, other.at_ns);
+    let first = if sum.packets > 0 { first.min(other_first) } else { other_first };
+    sum.at_ns = (first, last.max(other_last));
+    sum.packets += other.packets;
+}
+
+/// Packets whose ICRC was computed. All others of a flow are unchecked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Computed {
+    packets: u64,
+    wrong: BoxedUnlessZero<IcrcErrors>,
+}
+
+impl Computed {
+    /// The same among this number of packets.
+    fn among(&self, packets: u64) -> Checked {
+        let unchecked = packets.saturating_sub(self.packets);
+        Checked { checked: self.packets, wrong: self.wrong.clone(), unchecked }
     }
 }
 
 /// Results of the ICRC check of all flows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Icrc {
-    /// Results of flows, by slot.
-    pub flows: Vec<Checked>,
+    /// Results of flows, by slot; flows at the end without any are left out.
+    flows: Vec<Computed>,
     /// Of retired flows, by link.
-    pub retired: Vec<Checked>,
+    retired: Vec<Computed>,
     /// Packets with a wrong ICRC over time, by link.
     wrong: Vec<LinkPoints>,
 }
@@ -74,8 +94,8 @@ pub struct Icrc {
 /// Collector of ICRC checks.
 #[derive(Debug)]
 pub struct Collector {
-    slots: Vec<(u16, Checked)>,
-    retired: Vec<Checked>,
+    slots: Vec<(u16, Computed)>,
+    retired: Vec<Computed>,
     wrong: timeline::Recorder,
 }
 
@@ -89,29 +109,21 @@ impl Collector {
     /// where that can be computed; a packet that a switch `trimmed` has none.
     #[inline]
     pub fn packet(&mut self, packet: &Packet, frame: &Frame, data: &[u8], trimmed: bool) -> Option<Contents> {
-        let contents = if trimmed { None } else { contents(data, frame) };
+        let contents = if trimmed { None } else { contents(data, frame) }?;
         let at = packet.slot as usize;
         if self.slots.len() <= at {
             self.slots.resize_with(at + 1, Default::default);
         }
-        let (link, counts) = self.slots.get_mut(at)?;
+        let (link, computed) = self.slots.get_mut(at)?;
         // A slot that was retired has counted nothing.
         *link = packet.link;
-        match contents {
-            None => counts.unchecked += 1,
-            Some(Contents { right, .. }) => {
-                counts.checked += 1;
-                if !right {
-                    let wrong = &mut counts.wrong;
-                    let (first, last) = wrong.at_ns;
-                    let first = if wrong.packets == 0 { packet.time_ns } else { first.min(packet.time_ns) };
-                    wrong.at_ns = (first, last.max(packet.time_ns));
-                    wrong.packets += 1;
-                    self.wrong.note(packet.link, SignalKind::WrongIcrc, packet.time_ns, 1);
-                }
-            }
+        computed.packets += 1;
+        if !contents.right {
+            let wrong = IcrcErrors { packets: 1, at_ns: (packet.time_ns, packet.time_ns) };
+            add_wrong(&mut computed.wrong, &wrong);
+            self.wrong.note(packet.link, SignalKind::WrongIcrc, packet.time_ns, 1);
         }
-        contents
+        Some(contents)
     }
 
     /// Takes in one packet of a slot that has had others, of a single tap. A truncated one has nothing to check.
@@ -119,8 +131,6 @@ impl Collector {
     pub fn next(&mut self, packet: &Packet, frame: &Frame, data: &[u8]) {
         if (frame.icrc_offset as usize) < data.len() {
             self.check(packet, frame, data);
-        } else if let Some((_, counts)) = self.slots.get_mut(packet.slot as usize) {
-            counts.unchecked += 1;
         }
     }
 
@@ -131,21 +141,22 @@ impl Collector {
 
     /// The flow of a slot was retired.
     pub fn retired(&mut self, slot: u32) {
-        let Some((link, counts)) = self.slots.get_mut(slot as usize) else { return };
+        let Some((link, computed)) = self.slots.get_mut(slot as usize) else { return };
         let at = usize::from(*link);
         if self.retired.len() <= at {
-            self.retired.resize_with(at + 1, Checked::default);
+            self.retired.resize_with(at + 1, Computed::default);
         }
+        let gone = std::mem::take(computed);
         if let Some(sum) = self.retired.get_mut(at) {
-            sum.add(counts);
+            sum.packets += gone.packets;
+            add_wrong(&mut sum.wrong, &gone.wrong);
         }
-        *counts = Checked::default();
     }
 
     /// Checked and wrong ICRCs of all packets so far.
     pub fn metrics(&self) -> Icrc {
         Icrc {
-            flows: self.slots.iter().map(|(_, counts)| counts.clone()).collect(),
+            flows: self.slots.iter().map(|(_, computed)| computed.clone()).collect(),
             retired: self.retired.clone(),
             wrong: self.wrong.links(),
         }
@@ -153,7 +164,7 @@ impl Collector {
 
     /// All that is known, in the collector's own memory.
     pub fn finish(self) -> Icrc {
-        let mut flows: Vec<Checked> = self.slots.into_iter().map(|(_, counts)| counts).collect();
+        let mut flows: Vec<Computed> = self.slots.into_iter().map(|(_, computed)| computed).collect();
         // Collected in place: what is smaller leaves room.
         flows.shrink_to_fit();
         Icrc { flows, retired: self.retired, wrong: self.wrong.links() }
@@ -171,14 +182,22 @@ impl Icrc {
         self.flows.get(slot as usize).map_or(0, |flow| flow.wrong.packets)
     }
 
-    /// The flow in a slot.
-    pub fn flow(&self, slot: u32) -> Checked {
-        self.flows.get(slot as usize).cloned().unwrap_or_default()
+    /// The flow in a slot, of which this number of packets was counted.
+    pub fn flow(&self, slot: u32, packets: u64) -> Checked {
+        self.flows
+            .get(slot as usize)
+            .map_or_else(|| Computed::default().among(packets), |one| one.among(packets))
     }
 
-    /// The retired flows of a link.
-    pub fn retired(&self, link: u16) -> Checked {
-        self.retired.get(usize::from(link)).cloned().unwrap_or_default()
+    /// The retired flows of a link, of which this number of packets was counted.
+    pub fn retired(&self, link: u16, packets: u64) -> Checked {
+        let computed = self.retired.get(usize::from(link)).cloned();
+        computed.unwrap_or_default().among(packets)
+    }
+
+    /// Gives back what is known of single flows.
+    pub fn forget_flows(&mut self) {
+        self.flows = Vec::new();
     }
 }
 

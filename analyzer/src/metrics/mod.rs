@@ -34,7 +34,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::util::definition::Definition;
-use crate::util::map::Map;
 use crate::util::time::nanos;
 use duplicates::Verdict;
 use icrc::Contents;
@@ -259,7 +258,7 @@ impl Collector {
         let pairs = last(pairing, |pairing| (pairing.pairs(), pairing.setups()));
         let latency = last(latency, latency::Collector::metrics);
         let loss = last(loss, loss::Collector::metrics);
-        let traffic = last(traffic, traffic::Collector::metrics);
+        let traffic = traffic.finish();
         let metrics = metrics((duplicates, loss, timeline), pairs, (latency, ecn), (taps, traffic));
         Metrics { messages, ..metrics }
     }
@@ -274,7 +273,7 @@ fn last<C, M>(collector: C, metrics: impl FnOnce(&C) -> M) -> M {
 
 fn metrics(
     (duplicates, mut loss, timeline): (duplicates::Duplicates, loss::Loss, Vec<timeline::LinkPoints>),
-    (pairs, setups): (Map<u32, pairing::Pair>, setups::Setups),
+    (pairs, setups): (pairing::BySlot, setups::Setups),
     (latency, ecn): (latency::BySlot, ecn::Metrics),
     (taps, traffic): (Vec<taps::TapPair>, traffic::Traffic),
 ) -> Metrics {
@@ -311,7 +310,7 @@ pub struct Metrics {
     /// Packets by DSCP, by link.
     pub marking: Option<Vec<ByDscp>>,
     /// The other direction of flows, by slot, as far as it is known.
-    pub pairs: Option<Map<u32, pairing::Pair>>,
+    pub pairs: Option<pairing::BySlot>,
     /// Connections that were accepted, rejected or not answered.
     pub setups: Option<setups::Setups>,
     /// Times from request to answer, by slot of the flow of requests.

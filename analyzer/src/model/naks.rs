@@ -1,17 +1,17 @@
 //! NAKs on the rows of the data that they answer: the flow that a finding names, rather than the one that carries them.
 
 use super::{Counts, Identity, Row};
-use crate::metrics::pairing::Pair;
+use crate::metrics::pairing::BySlot;
 use crate::sample::Sample;
 use crate::util::map::Map;
 
 /// Moves NAKs and RNR NAKs of each row to the row of the flow that they answer. Those of a flow whose other direction
 /// is not known or has no row stay.
-pub(super) fn to_data(rows: &mut [Row], pairs: &Map<u32, Pair>) {
+pub(super) fn to_data(rows: &mut [Row], pairs: &BySlot) {
     let any = |counts: &Counts| counts.rnr + counts.naks() > 0;
     let with_naks = rows.iter().enumerate().filter(|(_, row)| any(&row.total));
     let with_naks: Vec<(usize, u32)> =
-        with_naks.filter_map(|(at, row)| Some((at, pairs.get(&row.id.slot)?.reverse?))).collect();
+        with_naks.filter_map(|(at, row)| Some((at, pairs.get(row.id.slot)?.reverse?))).collect();
     if with_naks.is_empty() {
         return;
     }
@@ -49,7 +49,7 @@ pub(super) fn to_data(rows: &mut [Row], pairs: &Map<u32, Pair>) {
 
 /// The flow whose NAKs answer this one; `None` where the other direction is not known.
 pub fn answers_of(sample: &Sample, id: &Identity) -> Option<Identity> {
-    let slot = sample.metrics.pairs.as_ref()?.get(&id.slot)?.reverse?;
+    let slot = sample.metrics.pairs.as_ref()?.get(id.slot)?.reverse?;
     let flow = sample.flows.iter().find(|flow| flow.slot == slot)?;
     let turned = (flow.key.family, flow.key.src, flow.key.dst) == (id.key.family, id.key.dst, id.key.src);
     turned.then_some(Identity { key: flow.key, slot })

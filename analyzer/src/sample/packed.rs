@@ -4,12 +4,12 @@ use rocescope_common::abi::Counter;
 use rocescope_common::abi::post::PostCounts;
 use rocescope_common::account::message::MessageCounts;
 use rocescope_common::account::psn::PsnTrack;
-use rocescope_common::account::{FlowKey, Rare};
+use rocescope_common::account::{FlowKey, Rare, Seldom};
 
 use super::{
-    Address, Direction, EventSample, Extra, FlowSample, Flows, GrownTimes, LastGrowth, LinkSample,
-    MissedCounts, MissedInterval, MissedTimes, Opcodes, PeerKey, Recording, Retired, RetiredTuple, Sample,
-    SourceKind, Stats, Tuple,
+    Address, Direction, EcnPackets, EventSample, Extra, FlowSample, Flows, GrownTimes, LastGrowth,
+    LinkSample, MissedCounts, MissedInterval, MissedTimes, Opcodes, PeerKey, Recording, Retired,
+    RetiredTuple, Sample, SourceKind, Stats, Tuple,
 };
 use crate::util::pack::{Input, Layout, Malformed, Pack, pack};
 
@@ -40,12 +40,12 @@ pack! {
     struct FlowKey { src, dst, dest_qp, link, family, pad }
     struct Stats {
         packets, bytes, payload_bytes, first_ns, last_ns, mtu, src_qp, encap, src_port, vlan, inner_vlan, pcp, dscp, mixed,
-        roce_version, transport, response_open, psn, data_bytes, ecn_data, ecn_control, other_port_packets,
-        other_port_bytes, inner_bytes, last_ce_ns, acks, cnp_packets, opcodes, rare,
+        roce_version, transport, response_open, psn, data_bytes, ecn_data, ecn_control, seldom, acks, cnp_packets, opcodes, rare,
     }
     struct Rare {
         payload_unknown, other_opcode_packets, rnr_naks, naks, ack_unknown, psn_responses, response_holes,
     }
+    struct Seldom { other_port_packets, other_port_bytes, inner_bytes, last_ce_ns }
     struct PsnTrack { first, expected, slack, seen, repeats, gaps, missing, restarts }
     struct MessageCounts { packets, payload_bytes, sizes, size_unknown }
     struct PostCounts {
@@ -74,6 +74,20 @@ impl Pack for Flows {
 
     fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
         Vec::unpack(input).map(|flows: Vec<FlowSample>| flows.into())
+    }
+}
+
+impl Pack for EcnPackets {
+    fn layout(layout: &mut Layout) {
+        <[u64; 4]>::layout(layout);
+    }
+
+    fn pack(&self, out: &mut Vec<u8>) {
+        self.counts().pack(out);
+    }
+
+    fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
+        <[u64; 4]>::unpack(input).map(Self::from)
     }
 }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-/// A text of which each copy takes 16 bytes.
+/// A text of which each copy takes 8 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Shared(Arc<str>);
+pub struct Shared(Arc<Box<str>>);
 
 impl Shared {
     /// Text of the value.
@@ -33,31 +33,31 @@ impl fmt::Display for Shared {
 
 impl From<&str> for Shared {
     fn from(text: &str) -> Self {
-        Self(text.into())
+        Self(Arc::new(text.into()))
     }
 }
 
 impl PartialEq<str> for Shared {
     fn eq(&self, other: &str) -> bool {
-        *self.0 == *other
+        **self.0 == *other
     }
 }
 
 impl PartialEq<&str> for Shared {
     fn eq(&self, other: &&str) -> bool {
-        *self.0 == **other
+        **self.0 == **other
     }
 }
 
 impl PartialEq<String> for Shared {
     fn eq(&self, other: &String) -> bool {
-        *self.0 == **other
+        **self.0 == **other
     }
 }
 
 impl PartialEq<Shared> for String {
     fn eq(&self, other: &Shared) -> bool {
-        **self == *other.0
+        **self == **other.0
     }
 }
 

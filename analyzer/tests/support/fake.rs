@@ -124,7 +124,7 @@ impl Spec {
         stats.first_ns = START_NS;
         stats.last_ns = START_NS + seconds * 1_000_000_000;
         let ecn = if self.capable { [0, 0, data - ce, ce] } else { [data, 0, 0, 0] };
-        *(if control { &mut stats.ecn_control } else { &mut stats.ecn_data }) = ecn;
+        *(if control { &mut stats.ecn_control } else { &mut stats.ecn_data }) = ecn.into();
         stats.cnp_packets = self.cnp * seconds;
         stats.opcodes = [(self.opcode & 0x1F, data)].into();
         stats.transport = self.opcode >> 5;
@@ -150,8 +150,8 @@ impl Spec {
         stats.roce_version = 2;
         if self.ports > 1 {
             let share = u64::from(self.ports - 1);
-            stats.other_port_packets = stats.packets / u64::from(self.ports) * share;
-            stats.other_port_bytes = stats.bytes / u64::from(self.ports) * share;
+            stats.seldom.other_port_packets = stats.packets / u64::from(self.ports) * share;
+            stats.seldom.other_port_bytes = stats.bytes / u64::from(self.ports) * share;
         }
         stats
     }
@@ -201,7 +201,10 @@ impl Spec {
             return None;
         }
         let n = u64::from(self.ports - 1);
-        let part = Counter { packets: stats.other_port_packets / n, bytes: stats.other_port_bytes / n };
+        let part = Counter {
+            packets: stats.seldom.other_port_packets / n,
+            bytes: stats.seldom.other_port_bytes / n,
+        };
         let ports = (1..self.ports).map(|i| (stats.src_port + i, part)).collect();
         Some(Extra { ports, ..Extra::default() })
     }

@@ -6,15 +6,14 @@ use crate::metrics::duplicates::DuplicateCounts;
 use crate::metrics::loss::signal_intervals::FlowSignalIntervals;
 use crate::metrics::pairing::{Confidence, PairingEvidence};
 use crate::sample::{Address, Direction};
-use crate::util::boxed_unless_default::BoxedUnlessDefault;
+use crate::util::boxed_unless_default::{BoxedUnlessDefault, shared_default};
 use crate::util::boxed_unless_zero::{BoxedUnlessZero, Zero};
 use crate::util::packed_option::PackedOption;
 use crate::util::shared::Shared;
 
-use rocescope_common::wire::opcode::Name;
 use serde::{Serialize, Serializer};
 
-use super::{Ecn, MixedIn, Tunnels};
+use super::{Ecn, FlowEcn, MixedIn, Opcodes, Psn, SequencePsns, Tunnels};
 use crate::analysis::{FlowIcrc, LastNaks, SequenceLoss, Spray, Unfollowed};
 #[cfg(test)]
 use crate::analysis::{Icrc, Loss};
@@ -88,7 +87,8 @@ pub struct Flow {
     /// Time of the last packet. Unit: Unix ns.
     pub last_ns: u64,
     /// All packets of the flow, by their ECN bits. Null: of a recording.
-    pub ecn: Option<Ecn>,
+    #[cfg_attr(test, schemars(with = "Option<Ecn>"))]
+    pub ecn: FlowEcn,
     /// Packets other than CNP and ACKNOWLEDGE; the base of [`Flow::ce_ratio`].
     #[serde(skip)]
     pub ecn_data: Ecn,
@@ -108,14 +108,16 @@ pub struct Flow {
     /// (`totals.lost.events_dropped`).
     pub cnp: Option<Box<Cnp>>,
     /// Packets by opcode, in ascending order.
-    pub opcodes: Box<[Opcode]>,
+    #[cfg_attr(test, schemars(with = "Vec<super::Opcode>"))]
+    pub opcodes: Opcodes,
     /// Acknowledgements by the syndrome of their AETH.
     pub ack: Ack,
     /// Time of the latest NAK of each kind. Null: live with `--no-timing`.
     #[cfg_attr(test, schemars(with = "Option<LastNaks>"))]
     pub last_naks_ns: BoxedUnlessDefault<LastNaks>,
     /// PSNs of the requests. Null: no request of RC, UC or XRC was seen.
-    pub psn: Option<Psn>,
+    #[cfg_attr(test, schemars(with = "Option<Psn>"))]
+    pub psn: SequencePsns,
     /// PSNs of READ responses and atomic acknowledgements. Null: none was seen.
     pub psn_responses: Option<Box<Psn>>,
     /// Part of `psn_responses.missing` that is certainly missing: PSNs skipped within a response message, and
@@ -186,10 +188,10 @@ pub struct Flow {
     /// (egress). Null: not live, no RDMA device, owned by the kernel, or two queue pairs match.
     pub pid: Option<u32>,
     /// Command name of the process, or name of the kernel module. Null: not known.
-    pub comm: Option<Box<str>>,
+    pub comm: Option<Shared>,
     /// Kubernetes pod (name or id) of the process, else its container, else its Slurm job. Null: not known,
     /// or it runs directly on the host.
-    pub pod: Option<Box<str>>,
+    pub pod: Option<Shared>,
     /// Upper bits of the opcodes of its first packet other than a CNP, as in
     /// [`Stats::transport`](rocescope_common::account::FlowStats::transport).
     #[serde(skip)]
@@ -307,26 +309,6 @@ pub struct Port {
     pub bytes: u64,
 }
 
-/// Packets with one BTH opcode.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Opcode {
-    /// BTH opcode.
-    pub code: u8,
-    /// Name of the opcode, as in Linux' ib_pack.h without the prefix; `CNP`, `DC_OR_RD_0xNN` and
-    /// `UNKNOWN_0xNN` besides.
-    #[serde(serialize_with = "opcode_name")]
-    #[cfg_attr(test, schemars(with = "String"))]
-    pub name: Name,
-    /// Packets with it. Unit: packets.
-    pub packets: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives the field as it is")]
-fn opcode_name<S: Serializer>(name: &Name, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(name)
-}
-
 /// Acknowledgements by the syndrome of their AETH.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -413,26 +395,6 @@ impl Naks {
     pub(crate) fn refused(&self) -> u64 {
         self.others().iter().sum()
     }
-}
-
-/// PSNs of the requests, or of the responses, of one flow. These are raw counts: `loss` separates loss from
-/// reordering.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Psn {
-    /// PSN of the first packet seen. Unit: PSN.
-    pub first: u32,
-    /// PSN expected next. Unit: PSN.
-    pub expected: u32,
-    /// Packets up to 65,536 PSNs behind the expected one: retransmitted or out of order. Unit: packets.
-    pub repeats: u64,
-    /// Jumps ahead by less than 65,536 PSNs: packets were lost upstream, or arrive later. Responses also jump
-    /// over the PSNs of other requests without any loss: see `responses_missing`. Unit: jumps.
-    pub gaps: u64,
-    /// PSNs skipped by these jumps. Unit: PSNs.
-    pub missing: u64,
-    /// Larger jumps: the QP number is in use again. Unit: jumps.
-    pub restarts: u64,
 }
 
 /// CE marks of a flow in at most 64 bins from the first mark on. Bins are 1.05 ms wide; the width doubles
@@ -523,6 +485,8 @@ pub struct Untimed {
     /// Not answered so far. Unit: requests.
     pub outstanding: u64,
 }
+
+shared_default!(Untimed);
 
 impl Untimed {
     /// Requests that take longer than those that are timed, or for ever.

@@ -6,6 +6,7 @@
 
 mod by_hosts;
 mod by_link;
+mod compact;
 mod flow;
 mod link;
 mod places;
@@ -28,9 +29,10 @@ use super::{
 use crate::sample::{LinkSample, Sample, SourceKind};
 
 pub(crate) use by_link::ByLink;
+pub use compact::{FlowEcn, Opcode, Opcodes, Psn, SequencePsns};
 pub use flow::{
     Ack, CeOverTime, Cnp, CompletionByOperation, DuplicatePackets, Flow, FlowId, Latency, LatencyByClass,
-    Naks, Opcode, Pairing, Port, Psn, Untimed,
+    Naks, Pairing, Port, Untimed,
 };
 pub use link::{Dscp, EcnOverTime, Link};
 pub(crate) use places::Places;

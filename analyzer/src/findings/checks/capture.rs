@@ -276,7 +276,11 @@ mod tests {
         assert_eq!(found.title, "Duplicate packets in the capture: 490 of 2,000 packets, on mirror");
         assert_eq!(found.evidence.get("delay_mean_ns").unwrap().value, 3_500);
         let facts = Facts::of(&sample, &Options::default());
-        assert_eq!((facts.flows[0].packets, facts.flows[0].ecn.unwrap().ect0), (1_000, 1_000), "as captured");
+        assert_eq!(
+            (facts.flows[0].packets, facts.flows[0].ecn.get().unwrap().ect0),
+            (1_000, 1_000),
+            "as captured"
+        );
         assert_eq!((facts.flows[0].ecn_data.ect0, facts.flows[0].followed_packets()), (510, 510));
         // One direction is duplicated, the other is not: 510 KB and 1,000 KB.
         let share = facts.entropy.tuples.top_share.unwrap();

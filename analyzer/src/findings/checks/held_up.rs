@@ -40,11 +40,11 @@ impl Clock {
 /// packets of both directions; what is held up between two taps takes longer at one, and its responses are as late at
 /// both.
 fn at_taps(facts: &Facts, flow: &Flow) -> Clock {
-    let Some(psn) = flow.psn else { return Clock::Unknown };
+    let Some(psn) = flow.psn.get() else { return Clock::Unknown };
     let silent_ns: u64 = flow.intervals.of(Signal::StallWait).iter().map(|one| one.count).sum();
     let life_ns = |flow: &Flow| flow.last_ns.saturating_sub(flow.first_ns);
     let others = facts.to_qp(flow.src, flow.dst, flow.dest_qp).filter(|other| {
-        let same = other.psn.is_some_and(|own| (own.first, own.expected) == (psn.first, psn.expected));
+        let same = other.psn.get().is_some_and(|own| (own.first, own.expected) == (psn.first, psn.expected));
         other.link != flow.link && same && other.intervals.of(Signal::Stall).is_empty()
     });
     let is_longer = |one: &Flow, other: &Flow, by_ns: u64| {

@@ -83,7 +83,7 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
         .flows
         .iter()
         .filter(|flow| stuck_for(flow) >= input.limits.qp.retries.max(1))
-        .filter(|flow| metrics.ack_state(flow.slot).asked_ns.is_some())
+        .filter(|flow| metrics.ack_state(flow.slot).asked_ns.get().is_some())
         .collect();
     if stuck.is_empty() {
         return;
@@ -233,7 +233,8 @@ fn unanswered_slots(input: &Input<'_>) -> Option<Map<u32, bool>> {
             if answers > 0 || flow.psn_responses.is_some() || ack_state.answer_psn.is_some() {
                 answered.insert((flow.dst, flow.src));
             }
-            if let Some(first_ns) = ack_state.asked_ns.filter(|_| !UNANSWERED.contains(&flow.transport)) {
+            if let Some(first_ns) = ack_state.asked_ns.get().filter(|_| !UNANSWERED.contains(&flow.transport))
+            {
                 // In live runs the time of a flow's first request is unknown.
                 let since = if sample.kind == SourceKind::Live { flow.last_ns } else { first_ns };
                 let pair = asked.entry((link, (flow.src, flow.dst))).or_default();
@@ -291,7 +292,8 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
 /// Adds the time of the silence: from the first request for an ACK, whose time a live run does not know, to the end of
 /// the data.
 fn since(input: &Input<'_>, raise: Raise, worst: &Flow) -> Raise {
-    let asked_ns = input.sample.metrics.loss.as_ref().and_then(|loss| loss.ack_state(worst.slot).asked_ns);
+    let asked_ns =
+        input.sample.metrics.loss.as_ref().and_then(|loss| loss.ack_state(worst.slot).asked_ns.get());
     let (asked_ns, end_ns) =
         (asked_ns.filter(|_| input.sample.kind == SourceKind::Replay), input.facts.window.last_ns);
     let Some((first_ns, last_ns)) = asked_ns.zip(end_ns) else { return raise.last_seen(end_ns) };
@@ -304,7 +306,7 @@ fn since(input: &Input<'_>, raise: Raise, worst: &Flow) -> Raise {
 /// True if the PSN of an ACK lies in the flow's sequence or shortly before it: a capture that begins in the middle
 /// misses a part of what a sender goes back to, and a repeated ACK refers to earlier packets.
 fn is_of(psn: u32, flow: &Flow) -> bool {
-    let own = flow.psn.unwrap_or_default();
+    let own = flow.psn.get().unwrap_or_default();
     let before = own.first.wrapping_sub(PSN_WINDOW);
     psn_distance(before, psn) < psn_distance(before, own.expected)
 }
@@ -330,7 +332,7 @@ mod tests {
 
     /// A thousand requests from A to B, starting with the captured second, beside other flows.
     fn silent_receiver(others: &[(&str, &str, AckState)]) -> Sample {
-        let asked = AckState { asked_ns: Some(START), ..AckState::default() };
+        let asked = AckState { asked_ns: START.into(), ..AckState::default() };
         let mut flows = vec![(key(0, A, B, 17), stats(50_000, 1_000, 1_000_000))];
         let mut ack_states = vec![asked];
         for (n, (src, dst, ack_state)) in (30..).zip(others) {
@@ -350,7 +352,7 @@ mod tests {
     fn requests_without_any_answer_are_reported_where_answers_would_be_seen() {
         let data = AckState::default();
         let answers = AckState { answer_psn: Some(100), ..data };
-        let asked = AckState { asked_ns: Some(START), ..data };
+        let asked = AckState { asked_ns: START.into(), ..data };
         assert_eq!(
             found(&silent_receiver(&[(B, A, data)])),
             Some(Severity::Info),
@@ -445,7 +447,7 @@ mod tests {
         for (before_end, raised) in [(9_000_000, None), (10_000_000, Some(Severity::Info))] {
             let mut late = silent_receiver(&others);
             if let Some(loss) = &mut late.metrics.loss {
-                loss.ack_states[0].asked_ns = Some(START + SECOND - before_end);
+                loss.ack_states[0].asked_ns = (START + SECOND - before_end).into();
             }
             assert_eq!(found(&late), raised, "{before_end}");
         }

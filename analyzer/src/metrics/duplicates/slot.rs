@@ -66,17 +66,22 @@ pub(super) struct Slot {
     /// From the lower to the higher address, or back.
     pub(super) direction: bool,
     pub(super) link: u16,
-    /// Packets that may have a duplicate. Most flows have none.
-    #[expect(clippy::box_collection, reason = "8 bytes where there are none, not 32")]
-    pub(super) passed: Option<Box<VecDeque<Candidate>>>,
-    /// Packets that have a duplicate, and may have another.
-    #[expect(clippy::box_collection, reason = "as above")]
-    pub(super) duplicated: Option<Box<VecDeque<Candidate>>>,
+    /// Most flows have none.
+    pub(super) remembered: Option<Box<Remembered>>,
     pub(super) id: u16,
     /// The identification differs from that of the packet before.
     pub(super) differs: bool,
     /// New packets since the last that passed again.
     pub(super) advanced: bool,
+}
+
+/// The latest packets of a flow.
+#[derive(Debug, Default)]
+pub(super) struct Remembered {
+    /// Those that may have a duplicate.
+    passed: VecDeque<Candidate>,
+    /// Those that have a duplicate, and may have another.
+    duplicated: VecDeque<Candidate>,
 }
 
 /// A packet that passed before.
@@ -94,16 +99,15 @@ impl Slot {
     /// Number of packets that may have a duplicate.
     #[inline]
     pub(super) fn remembered(&self) -> usize {
-        let len = |all: &Option<Box<VecDeque<Candidate>>>| all.as_ref().map_or(0, |all| all.len());
-        len(&self.passed) + len(&self.duplicated)
+        self.remembered.as_ref().map_or(0, |all| all.passed.len() + all.duplicated.len())
     }
 
     pub(super) fn remember(&mut self, own: Candidate) {
-        self.passed.get_or_insert_default().push_back(own);
+        self.remembered.get_or_insert_default().passed.push_back(own);
     }
 
     pub(super) fn forget(&mut self) {
-        (self.passed, self.duplicated) = (None, None);
+        self.remembered = None;
     }
 
     /// Drops packets whose duplicate would have passed.
@@ -112,33 +116,33 @@ impl Slot {
         let over = |front: &Candidate, len: usize, pair: &Pair| {
             now_ns.saturating_sub(front.time_ns) > front.window_ns(pair) || len >= MOST_OF_FLOW
         };
-        if let Some(all) = &mut self.passed {
-            while let Some(front) = all.front()
-                && over(front, all.len(), pair)
-            {
-                pair.judge.single(self.direction, front.first);
-                all.pop_front();
-            }
+        let Some(all) = &mut self.remembered else { return };
+        let Remembered { passed, duplicated } = &mut **all;
+        while let Some(front) = passed.front()
+            && over(front, passed.len(), pair)
+        {
+            pair.judge.single(self.direction, front.first);
+            passed.pop_front();
         }
-        let Some(all) = &mut self.duplicated else { return };
-        while let Some(front) = all.front()
-            && over(front, all.len(), pair)
+        while let Some(front) = duplicated.front()
+            && over(front, duplicated.len(), pair)
         {
             pair.judge.third(front.thrice);
-            all.pop_front();
+            duplicated.pop_front();
         }
     }
 
     /// Takes out the packet that `own` repeats, with those before it: duplicates come in the order of their packets. Of
     /// CNPs, which look `alike`, any may be the one, and those before it stay.
     pub(super) fn take(&mut self, own: &Candidate, pair: &mut Pair, alike: bool) -> Option<Repetition> {
-        if let Some(first) = self.take_first(own, pair, alike) {
+        let all = self.remembered.as_mut()?;
+        if let Some(first) = take_first(&mut all.passed, own, (&mut *pair, self.direction), alike) {
             if !alike {
-                self.await_another(first, pair);
+                await_another(&mut all.duplicated, first, pair);
             }
             return Some(Repetition::Twice(first));
         }
-        let all = self.duplicated.as_mut()?;
+        let all = &mut all.duplicated;
         let at = own.before_in(all, pair)?;
         let first = all.get_mut(at)?;
         let (found, counted) = (*first, first.counted);
@@ -150,27 +154,30 @@ impl Slot {
         let is_copy = counted || !more && pair.judge.is_thrice();
         Some(if is_copy { Repetition::Duplicate(found) } else { Repetition::Retransmitted })
     }
+}
 
-    /// Only the latest are kept: a longer list is not searched, and times that do not advance would let it grow.
-    fn await_another(&mut self, first: Candidate, pair: &mut Pair) {
-        let all = self.duplicated.get_or_insert_default();
-        if all.len() >= SEARCHED
-            && let Some(oldest) = all.pop_front()
-        {
-            pair.judge.third(oldest.thrice);
-        }
-        all.push_back(first);
+/// Only the latest are kept: a longer list is not searched, and times that do not advance would let it grow.
+fn await_another(all: &mut VecDeque<Candidate>, first: Candidate, pair: &mut Pair) {
+    if all.len() >= SEARCHED
+        && let Some(oldest) = all.pop_front()
+    {
+        pair.judge.third(oldest.thrice);
     }
+    all.push_back(first);
+}
 
-    fn take_first(&mut self, own: &Candidate, pair: &mut Pair, alike: bool) -> Option<Candidate> {
-        let all = self.passed.as_mut()?;
-        let at = own.before_in(all, pair)?;
-        if alike {
-            return all.remove(at);
-        }
-        for passed in all.drain(..at) {
-            pair.judge.single(self.direction, passed.first);
-        }
-        all.pop_front()
+fn take_first(
+    all: &mut VecDeque<Candidate>,
+    own: &Candidate,
+    (pair, direction): (&mut Pair, bool),
+    alike: bool,
+) -> Option<Candidate> {
+    let at = own.before_in(all, pair)?;
+    if alike {
+        return all.remove(at);
     }
+    for passed in all.drain(..at) {
+        pair.judge.single(direction, passed.first);
+    }
+    all.pop_front()
 }

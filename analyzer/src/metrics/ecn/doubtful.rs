@@ -2,9 +2,9 @@
 
 use rocescope_common::wire::opcode::Op;
 
-use super::{Cnps, Collector, link};
+use super::{Cnps, Collector, NO_PLACE, link};
 use crate::metrics::packet::{CE, Packet};
-use crate::metrics::pairing::{NONE, Reverse};
+use crate::metrics::pairing::Reverse;
 use crate::util::map::Map;
 
 /// Flows with CNPs of which some are doubtful, 0.9 KB each.
@@ -54,7 +54,8 @@ impl Collector {
         }
         let slot = packet.slot;
         let number = self.slots.get(slot as usize).map(|slot| slot.cnps);
-        let before = number.and_then(|number| self.cnps.get(number)).filter(|_| cnp).cloned();
+        let before =
+            number.and_then(|number| self.cnps.get(number)).filter(|_| cnp).map(|(cnps, _)| cnps.clone());
         let mut once = self.doubtful.certain.remove(&slot).or_else(|| before.map(Box::new));
         self.packet(packet, reverse);
         if let Some(once) = once.take()
@@ -64,7 +65,7 @@ impl Collector {
         }
         if self.doubtful.in_bins.len() < MAX_PACKETS {
             let Packet { link, time_ns, .. } = *packet;
-            let followed = self.slots.get(slot as usize).is_some_and(|slot| slot.data != NONE);
+            let followed = self.slots.get(slot as usize).is_some_and(|slot| slot.data != NO_PLACE);
             self.doubtful.in_bins.push(InBin { slot, link, time_ns, cnp, ce: ecn == CE, followed });
         }
     }
@@ -75,7 +76,7 @@ impl Collector {
         let Self { slots, data, cnps, links, doubtful, .. } = self;
         let numbers = slots.get(slot as usize);
         if let Some(once) = doubtful.certain.remove(&slot)
-            && let Some(cnps) = numbers.and_then(|numbers| cnps.get_mut(numbers.cnps))
+            && let Some((cnps, _)) = numbers.and_then(|numbers| cnps.get_mut(numbers.cnps))
         {
             *cnps = *once;
         }

@@ -59,21 +59,24 @@ impl Data {
     }
 }
 
+/// Places of a flow in the two pools.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    data: u32,
-    cnps: u32,
-    /// The slot of the flow that the CNPs answer, at the latest CNP.
-    answers: u32,
+    data: u16,
+    cnps: u16,
 }
 
-const FREE: Slot = Slot { data: NONE, cnps: NONE, answers: NONE };
+/// No place in a pool.
+const NO_PLACE: u16 = u16::MAX;
+const _: () = assert!(MAX_FLOWS < NO_PLACE as usize);
+
+const FREE: Slot = Slot { data: NO_PLACE, cnps: NO_PLACE };
 
 /// Boxes with numbers that are used again.
 #[derive(Debug)]
 struct Pool<T> {
     items: Vec<Box<T>>,
-    free: Vec<u32>,
+    free: Vec<u16>,
 }
 
 impl<T> Default for Pool<T> {
@@ -83,30 +86,30 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T> Pool<T> {
-    fn add(&mut self, item: T) -> u32 {
+    fn add(&mut self, item: T) -> u16 {
         if let Some(number) = self.free.pop()
-            && let Some(place) = self.items.get_mut(number as usize)
+            && let Some(place) = self.items.get_mut(usize::from(number))
         {
             **place = item;
             return number;
         }
         if self.items.len() >= MAX_FLOWS {
-            return NONE;
+            return NO_PLACE;
         }
         self.items.push(Box::new(item));
-        u32::try_from(self.items.len() - 1).unwrap_or(NONE)
+        u16::try_from(self.items.len() - 1).unwrap_or(NO_PLACE)
     }
 
-    fn get(&self, number: u32) -> Option<&T> {
-        self.items.get(number as usize).map(Box::as_ref)
+    fn get(&self, number: u16) -> Option<&T> {
+        self.items.get(usize::from(number)).map(Box::as_ref)
     }
 
-    fn get_mut(&mut self, number: u32) -> Option<&mut T> {
-        self.items.get_mut(number as usize).map(Box::as_mut)
+    fn get_mut(&mut self, number: u16) -> Option<&mut T> {
+        self.items.get_mut(usize::from(number)).map(Box::as_mut)
     }
 
-    fn remove(&mut self, number: u32) {
-        if (number as usize) < self.items.len() {
+    fn remove(&mut self, number: u16) {
+        if usize::from(number) < self.items.len() {
             self.free.push(number);
         }
     }
@@ -117,7 +120,8 @@ impl<T> Pool<T> {
 pub struct Collector {
     slots: Vec<Slot>,
     data: Pool<Data>,
-    cnps: Pool<Cnps>,
+    /// With the slot of the flow that the CNPs answer, at the latest CNP.
+    cnps: Pool<(Cnps, u32)>,
     links: Vec<Option<Box<Series<LINK_BINS>>>>,
     untracked: u64,
     doubtful: DoubtfulMarks,
@@ -154,8 +158,8 @@ impl Collector {
                 }
             }
         }
-        let known = self.slots.get(first.slot as usize).map_or(NONE, |slot| slot.data);
-        if known != NONE
+        let known = self.slots.get(first.slot as usize).map_or(NO_PLACE, |slot| slot.data);
+        if known != NO_PLACE
             && let Some(data) = self.data.get_mut(known)
         {
             for packet in train {
@@ -186,8 +190,8 @@ impl Collector {
             bin.ce += u32::from(ce);
         }
         // Most flows are never marked, and cost no more than this look.
-        let known = self.slots.get(packet.slot as usize).map_or(NONE, |slot| slot.data);
-        if known != NONE {
+        let known = self.slots.get(packet.slot as usize).map_or(NO_PLACE, |slot| slot.data);
+        if known != NO_PLACE {
             if let Some(data) = self.data.get_mut(known) {
                 data.packet(now, packet.wire_len, ce);
             }
@@ -203,7 +207,7 @@ impl Collector {
     #[cold]
     fn follow(&mut self, slot: u32, now: u64) -> Option<&mut Data> {
         let place = place(&mut self.slots, slot)?;
-        if place.data == NONE {
+        if place.data == NO_PLACE {
             place.data = self.data.add(Data {
                 series: Series::new(now),
                 speed: Speed::new(),
@@ -224,16 +228,16 @@ impl Collector {
         if reverse.slot != NONE {
             self.follow(reverse.slot, now);
         }
-        let answered = self.slots.get(reverse.slot as usize).map_or(NONE, |slot| slot.data);
+        let answered = self.slots.get(reverse.slot as usize).map_or(NO_PLACE, |slot| slot.data);
         let Some(slot) = place(&mut self.slots, packet.slot) else { return };
-        slot.answers = reverse.slot;
-        if slot.cnps == NONE {
-            slot.cnps = self.cnps.add(Cnps::new(now));
+        if slot.cnps == NO_PLACE {
+            slot.cnps = self.cnps.add((Cnps::new(now), NONE));
         }
-        let Some(cnps) = self.cnps.get_mut(slot.cnps) else {
+        let Some((cnps, answers)) = self.cnps.get_mut(slot.cnps) else {
             self.untracked += 1;
             return;
         };
+        *answers = reverse.slot;
         let once = self.doubtful.certain(packet.slot);
         let marked_ns = self.data.get_mut(answered).map(|data| {
             data.speed.notified(now);
@@ -269,11 +273,11 @@ impl Collector {
                 let series = OverTime::of(data.series.bins());
                 metrics.marks.insert(number, Marks { first_ce_ns, series });
             }
-            if let Some(cnps) = self.cnps.get(slot.cnps) {
-                let answered = self.slots.get(slot.answers as usize).map_or(NONE, |slot| slot.data);
+            if let Some((cnps, answers)) = self.cnps.get(slot.cnps) {
+                let answered = self.slots.get(*answers as usize).map_or(NO_PLACE, |slot| slot.data);
                 let answered = self.data.get(answered);
                 let mut figure = cnps.figure();
-                figure.answers = (slot.answers != NONE).then_some(slot.answers);
+                figure.answers = (*answers != NONE).then_some(*answers);
                 figure.without_mark = figure.without_mark.filter(|_| answered.is_some());
                 figure.reaction = answered.and_then(|data| data.speed.reaction());
                 metrics.cnps.insert(number, figure);

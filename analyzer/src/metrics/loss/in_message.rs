@@ -73,7 +73,7 @@ impl Slot {
         let within = |opcode: u8| !Op::of(opcode).has(Op::ENDS);
         let request =
             (self.requests.time_ns > 0 && (within(self.request) || gone_back)).then_some(self.request);
-        let at = InMessage { request, response: self.within_response, pace_ns: self.pace_ns };
+        let at = InMessage { request, response: self.responses.within_message, pace_ns: self.pace_ns };
         (at.is_within() || self.has_stalled).then_some(at)
     }
 }
@@ -132,7 +132,7 @@ impl Collector {
     /// Adds silences within messages that last until the latest packet of the link: whether the flow goes on is not
     /// known yet.
     pub(super) fn add_lasting(&self, intervals: &mut SignalIntervals) {
-        let latest = |slot: &Slot| slot.requests.time_ns.max(slot.responses.time_ns);
+        let latest = |slot: &Slot| slot.requests.time_ns.max(slot.responses.latest.time_ns);
         let mut links: Map<u16, u64> = Map::default();
         for (number, slot) in (0..).zip(&self.slots) {
             if let Some(link) = self.intervals.link(number) {

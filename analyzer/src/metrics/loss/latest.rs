@@ -22,40 +22,65 @@ const DIFFERENT: u8 = 2;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Latest {
     pub(super) time_ns: u64,
-    pub(super) psn: u32,
     pub(super) id: u16,
     /// Highest identification so far.
     pub(super) high_id: u16,
-    /// Packets in a row with a rising one, at most [`NUMBERED`].
-    rising: u8,
+    /// PSN, and in the lowest byte packets in a row with a rising identification, at most [`NUMBERED`].
+    psn_and_rising: u32,
 }
 
-impl Zero for Latest {
-    const ZERO: &'static Self = &Self { time_ns: 0, psn: 0, id: 0, high_id: 0, rising: 0 };
+impl Latest {
+    const NONE: Self = Self { time_ns: 0, id: 0, high_id: 0, psn_and_rising: 0 };
+}
+
+// Of very many flows each has one.
+const _: () = assert!(size_of::<Latest>() == 16);
+
+/// The latest responses of a flow; most have none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Responses {
+    pub(super) latest: Latest,
+    /// The latest is not the last of its message, and the one with the highest PSN is not.
+    pub(super) open: bool,
+    pub(super) within_message: bool,
+}
+
+impl Zero for Responses {
+    const ZERO: &'static Self = &Self { latest: Latest::NONE, open: false, within_message: false };
 }
 
 impl Default for Latest {
     fn default() -> Self {
-        *Self::ZERO
+        Self::NONE
     }
 }
 
 impl Latest {
     #[inline]
+    pub(super) const fn psn(&self) -> u32 {
+        self.psn_and_rising >> 8
+    }
+
+    #[inline]
+    const fn rising(&self) -> u8 {
+        self.psn_and_rising.to_le_bytes()[0]
+    }
+
+    #[inline]
     pub(super) fn numbered(&self) -> bool {
-        self.rising >= NUMBERED
+        self.rising() >= NUMBERED
     }
 
     /// True if the identification changes from packet to packet: then a packet with the PSN and identification of
     /// another is its duplicate.
     #[inline]
     pub(super) fn differs(&self) -> bool {
-        self.rising >= DIFFERENT
+        self.rising() >= DIFFERENT
     }
 
     #[inline]
     pub(super) fn follows(&self, psn: u32) -> bool {
-        psn == self.psn.wrapping_add(1) & MASK24
+        psn == self.psn().wrapping_add(1) & MASK24
     }
 
     #[inline(always)]
@@ -63,22 +88,23 @@ impl Latest {
         let step = id.wrapping_sub(self.high_id);
         // Packets whose PSNs follow one another were sent in this order, reordered ones and retransmissions too.
         let rise = if in_order { Some(step) } else { self.follows(psn).then(|| id.wrapping_sub(self.id)) };
+        let mut rising = self.rising();
         match rise {
-            Some(1..ID_STEP) => self.rising += u8::from(self.rising < NUMBERED),
+            Some(1..ID_STEP) => rising += u8::from(rising < NUMBERED),
             // A reordered packet proves nothing.
             Some(rise) if rise > ID_STEP.wrapping_neg() => {}
-            Some(_) => self.rising = 0,
+            Some(_) => rising = 0,
             None => {}
         }
         let paused = time_ns.saturating_sub(self.time_ns) >= REUSE_PAUSE_NS;
         // A new packet that a retransmission has overtaken is not the latest that was sent.
-        let overtaken = self.numbered() && step > ID_STEP.wrapping_neg();
+        let overtaken = rising >= NUMBERED && step > ID_STEP.wrapping_neg();
         if (!in_order && step >= ID_STEP || overtaken) && !paused {
             self.id = id;
         } else {
             (self.id, self.high_id) = (id, id);
         }
-        self.psn = psn;
+        self.psn_and_rising = (psn & MASK24) << 8 | u32::from(rising);
         self.time_ns = time_ns;
     }
 }

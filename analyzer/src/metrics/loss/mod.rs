@@ -49,6 +49,7 @@ mod train;
 use crate::util::definition::Definition;
 use crate::util::index::Index;
 use crate::util::map::{Map, Set};
+use crate::util::packed_option::PackedOption;
 use rocescope_common::account::psn::{Span, WINDOW};
 use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::bth::psn_distance;
@@ -124,7 +125,7 @@ pub struct Unfollowed {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AckState {
     /// First request with the AckReq bit, Unix nanoseconds.
-    pub asked_ns: Option<u64>,
+    pub asked_ns: PackedOption,
     /// PSN of the latest ACK, NAK or response in this flow.
     pub answer_psn: Option<u32>,
     /// That was a NAK, which acknowledges the PSN before.
@@ -445,11 +446,12 @@ impl Collector {
         let response = op.has(Op::RESPONSE);
         let smooth = is_smooth(packet);
         let (latest, loss) = if response {
-            slot.response_open = !op.has(Op::ENDS);
+            let responses = &mut *slot.responses;
+            responses.open = !op.has(Op::ENDS);
             if !packet.outcome.duplicate_psn {
-                slot.within_response = slot.response_open;
+                responses.within_message = responses.open;
             }
-            (&mut *slot.responses, &mut slot.response_loss)
+            (&mut responses.latest, &mut slot.response_loss)
         } else {
             if !packet.outcome.duplicate_psn {
                 slot.request = packet.opcode;
@@ -478,7 +480,7 @@ impl Collector {
             advances
         };
         if smooth && !repeated_read && loss.as_mut().is_none_or(&mut advances) {
-            let (before_ns, before) = (latest.time_ns, (!response).then_some(latest.psn));
+            let (before_ns, before) = (latest.time_ns, (!response).then_some(latest.psn()));
             latest.passed(psn, id, now, true);
             if now.wrapping_sub(before_ns) > slot.pace_ns && !op.has(Op::STARTS) {
                 self.paused(packet.slot, (before_ns, now), before, reverse);
@@ -496,7 +498,7 @@ impl Collector {
         let answers_of = slots.get(reverse.slot as usize);
         let acked = answers_of.and_then(|slot| slot.ack_state().acknowledged());
         let several = answers_of.is_some_and(|slot| slot.acks >= SEVERAL_ACKS);
-        let responded_ns = answers_of.map(|slot| slot.responses.time_ns);
+        let responded_ns = answers_of.map(|slot| slot.responses.latest.time_ns);
         let response = op.has(Op::RESPONSE);
         let asks = answers_of.filter(|_| response && reverse.paired).map(Slot::repeated_reads);
         let Some(slot) = slots.get_mut(packet.slot as usize) else { return };
@@ -516,12 +518,12 @@ impl Collector {
         let responded_ns = responded_ns.or_else(|| of_hosts?.responded_ns());
         let others_answer = !reverse_captured && !response && answered.has_source_of(packet.link, own);
         let (latest, loss) = if response {
-            (&mut *slot.responses, &mut slot.response_loss)
+            (&mut slot.responses.latest, &mut slot.response_loss)
         } else {
             (&mut slot.requests, &mut slot.request_loss)
         };
         let reliable = packet.opcode >> 5 != TRANSPORT_UC;
-        let sequence = loss.get_or_insert_with(|| Box::new(Sequence::new(reliable, latest.psn, latest.id)));
+        let sequence = loss.get_or_insert_with(|| Box::new(Sequence::new(reliable, latest.psn(), latest.id)));
         let name = (slot.pair, slot.dest_qp);
         let member = (is_partial && !response).then_some(Member::of(name, packet));
         let elsewhere = sequence.note_parallel(parallel, member, (packet.psn, packet.time_ns, *window_ns));
@@ -531,7 +533,7 @@ impl Collector {
             id: packet.id,
             numbered: latest.numbered(),
             differs: latest.differs(),
-            last_psn: latest.psn,
+            last_psn: latest.psn(),
             last_id: latest.id,
             last_ns: latest.time_ns,
             high_id: latest.high_id,

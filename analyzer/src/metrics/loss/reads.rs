@@ -115,17 +115,17 @@ impl Collector {
     /// different clocks.
     pub(super) fn is_repeated_read(&self, packet: &Packet, reverse: Reverse) -> bool {
         let Some(responder) = self.slots.get(reverse.slot as usize) else { return false };
-        let answered = responder.responses.psn.wrapping_add(1).wrapping_sub(packet.psn) & MASK24;
+        let answered = responder.responses.latest.psn().wrapping_add(1).wrapping_sub(packet.psn) & MASK24;
         let asked_before = self.slots.get(packet.slot as usize).is_some_and(|asks| {
-            let back = psn_distance(packet.psn, asks.requests.psn);
+            let back = psn_distance(packet.psn, asks.requests.psn());
             asks.requests.time_ns > 0
                 && (back < MASK24 / 2 || asks.read.is_repeated_by(packet.psn, packet.dma_len))
         });
-        let known = responder.responses.time_ns > 0 && packet.outcome.events & Event::RESTART == 0;
+        let known = responder.responses.latest.time_ns > 0 && packet.outcome.events & Event::RESTART == 0;
         known
             && packet.outcome.missing == 0
             && asked_before
-            && (answered == 0 && responder.response_open || answered > 0 && answered < WINDOW)
+            && (answered == 0 && responder.responses.open || answered > 0 && answered < WINDOW)
     }
 }
 

@@ -5,19 +5,18 @@ use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;
 
 use super::arrival::RepeatedReads;
-use super::latest::Latest;
+use super::latest::{Latest, Responses};
 use super::sequence::Sequence;
 use super::signal_intervals::Counts;
 use super::{AckState, FlowLoss, Sizes, reads};
 use crate::util::boxed_unless_zero::BoxedUnlessZero;
 
 /// A flow of the collector.
-#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     pub(super) counts: Counts,
     pub(super) requests: Latest,
-    pub(super) responses: BoxedUnlessZero<Latest>,
+    pub(super) responses: BoxedUnlessZero<Responses>,
     /// First request with the AckReq bit; 0 for none.
     pub(super) asked_ns: u64,
     /// PSN of the latest ACK, NAK or response, or [`UNKNOWN`].
@@ -33,9 +32,6 @@ pub(super) struct Slot {
     pub(super) dest_qp: u32,
     /// The latest READ request.
     pub(super) read: reads::Read,
-    /// The latest READ response is not the last of its message, and the one with the highest PSN is not.
-    pub(super) response_open: bool,
-    pub(super) within_response: bool,
     /// Opcode of the request with the highest PSN.
     pub(super) request: u8,
     /// See [`InMessage::pace_ns`]; and there was a longer silence.
@@ -53,7 +49,7 @@ impl Slot {
 
     pub(super) fn ack_state(&self) -> AckState {
         AckState {
-            asked_ns: (self.asked_ns != 0).then_some(self.asked_ns),
+            asked_ns: (self.asked_ns != 0).then_some(self.asked_ns).into(),
             answer_psn: (self.answer_psn != UNKNOWN).then_some(self.answer_psn),
             refused: self.refused,
             answered_something: false,
@@ -86,3 +82,6 @@ impl AckState {
         Some(self.answer_psn?.wrapping_sub(self.refused.into()) & MASK24)
     }
 }
+
+// Of very many flows each has one.
+const _: () = assert!(size_of::<Slot>() == 112);

@@ -99,7 +99,7 @@ fn a_clean_flow_has_nothing_to_tell() {
     for scene in scenes() {
         assert!(scene.collector.metrics().flows.is_empty());
         let ack_state = scene.collector.metrics().ack_state(scene.slot);
-        assert!(ack_state.asked_ns.is_some() && ack_state.answer_psn.is_none());
+        assert!(ack_state.asked_ns.get().is_some() && ack_state.answer_psn.is_none());
     }
 }
 

@@ -34,7 +34,7 @@ impl Collector {
         let Some(slot) = self.slots.get_mut(first.slot as usize) else { return 0 };
         let response = Op::of(first.opcode).has(Op::RESPONSE);
         let (latest, loss) = if response {
-            (&mut *slot.responses, &mut slot.response_loss)
+            (&mut slot.responses.latest, &mut slot.response_loss)
         } else {
             (&mut slot.requests, &mut slot.request_loss)
         };

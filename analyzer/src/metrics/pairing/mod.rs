@@ -15,7 +15,6 @@ pub mod peers;
 mod tests;
 
 use crate::util::index::Index;
-use crate::util::map::Map;
 use rocescope_common::account::{Event, FlowKey, latency};
 use rocescope_common::wire::cm;
 use rocescope_common::wire::frame::{Addr, UNKNOWN};
@@ -25,6 +24,7 @@ use super::packet::{Packet, PacketExtras};
 use super::setups::{self, Setups};
 use crate::entity::PeerKey;
 use crate::util::definition::definitions;
+use crate::util::pack::pack;
 pub(super) use outstanding::DEFINITIONS as OF_REQUESTS;
 use outstanding::Outstanding;
 use peers::Peers;
@@ -119,6 +119,27 @@ pub struct Pair {
     pub confidence: Confidence,
     /// Slot of the flow that carries the answers, where it was seen with the same clock.
     pub reverse: Option<u32>,
+}
+
+/// The other directions of flows, by slot. A map takes twice the memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BySlot(Vec<(u32, Pair)>);
+
+pack! {
+    new BySlot;
+}
+
+impl BySlot {
+    /// The other direction of the flow in a slot.
+    pub fn get(&self, slot: u32) -> Option<&Pair> {
+        let at = self.0.binary_search_by_key(&slot, |(slot, _)| *slot).ok()?;
+        self.0.get(at).map(|(_, pair)| pair)
+    }
+
+    /// All, with their slots.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Pair)> {
+        self.0.iter().map(|(slot, pair)| (*slot, pair))
+    }
 }
 
 /// Position of a link. Times of one tap come from one clock.
@@ -331,9 +352,11 @@ impl Pairing {
     }
 
     /// Everything known, by slot.
-    pub fn pairs(&self) -> Map<u32, Pair> {
+    pub fn pairs(&self) -> BySlot {
         let slots = (0u32..).zip(&self.slots).filter(|(_, slot)| slot.direction != NONE);
-        slots.filter_map(|(number, _)| Some((number, self.pair(number)?))).collect()
+        let mut pairs: Vec<_> = slots.filter_map(|(number, _)| Some((number, self.pair(number)?))).collect();
+        pairs.shrink_to_fit();
+        BySlot(pairs)
     }
 
     #[inline(never)]

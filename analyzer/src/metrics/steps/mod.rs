@@ -404,14 +404,14 @@ fn outstanding(traffic: &Traffic, ports: &[u16], port: u16) -> usize {
     };
     for standing in traffic.flowlets.standing.iter().filter(own) {
         if let (Some(pair), Some(answer)) =
-            (traffic.pairs.get(standing.flowlet.pair as usize), standing.answer)
+            (traffic.pairs.get(standing.flowlet.pair as usize), standing.answer.get())
         {
             answers.entry((pair.dst, pair.src)).or_default().push(answer);
         }
     }
     let waits = |standing: &&FlowletState| {
         let Some(pair) = traffic.pairs.get(standing.flowlet.pair as usize) else { return false };
-        let unanswered = standing.request.is_some_and(|(psn, at)| {
+        let unanswered = standing.request.get().is_some_and(|(psn, at)| {
             answers.get(&(pair.src, pair.dst)).is_some_and(|answers| {
                 !answers.iter().any(|(answer, when)| *when >= at && psn_distance(psn, *answer) < WINDOW)
             })

@@ -227,12 +227,12 @@ fn the_end_of_a_job_and_a_stop_within_a_step() {
 #[test]
 fn what_is_outstanding() {
     let mut all = traffic(&ring(0, 0), 20_000);
-    let standing = |pair, request, answer| FlowletState {
+    let standing = |pair, request: Option<(u32, u64)>, answer: Option<(u32, u64)>| FlowletState {
         flowlet: Record { pair, ..Record::default() },
         message_open: false,
         messages: None,
-        request,
-        answer,
+        request: request.into(),
+        answer: answer.into(),
     };
     // Pair 0 is 1 to 2; answers come from 2 to 1, a pair of its own.
     let mut back = all.pairs[0];
@@ -243,12 +243,12 @@ fn what_is_outstanding() {
     assert_eq!(outstanding(&all, &[], 0), 0, "no answer was ever seen: it passes elsewhere");
     all.flowlets.standing.push(standing(answers, None, Some((99, 60))));
     assert_eq!(outstanding(&all, &[], 0), 1);
-    all.flowlets.standing[1].answer = Some((100, 60));
+    all.flowlets.standing[1].answer = Some((100, 60)).into();
     assert_eq!(outstanding(&all, &[], 0), 0);
-    all.flowlets.standing[1].answer = Some((100, 40));
+    all.flowlets.standing[1].answer = Some((100, 40)).into();
     assert_eq!(outstanding(&all, &[], 0), 1, "an answer from before it was sent");
     all.flowlets.standing[0].message_open = true;
-    all.flowlets.standing[1].answer = Some((105, 60));
+    all.flowlets.standing[1].answer = Some((105, 60)).into();
     assert_eq!(outstanding(&all, &[], 0), 1);
 }
 

@@ -169,10 +169,6 @@ impl Collector {
         }
         let key = FlowKey { link: 0, ..extras.key };
         let first = FirstPacket { key, slot: packet.slot, link, hops: packet.hops, time_ns: packet.time_ns };
-        let at = packet.slot as usize;
-        if self.slots.len() <= at {
-            self.slots.resize(at + 1, (NONE, 0));
-        }
         if self.taps > 1 || self.early < EARLY {
             self.group(&first);
         } else {
@@ -200,9 +196,15 @@ impl Collector {
             .get_mut(group as usize)
             .and_then(|(_, one)| Some((group, one.tap(first.link, first.hops)?)))
             .unwrap_or((NONE, 0));
-        if let Some(slot) = self.slots.get_mut(first.slot as usize) {
-            *slot = place;
+        let at = first.slot as usize;
+        if place.0 == NONE {
+            // Of a single tap, most flows have no group.
+            return self.retired(first.slot);
         }
+        if self.slots.len() <= at {
+            self.slots.resize(at + 1, (NONE, 0));
+        }
+        self.slots[at] = place;
     }
 
     /// Once there are two taps, every flow has a group.

@@ -77,6 +77,48 @@ impl EndedFlowlets {
     }
 }
 
+/// PSN and time of a packet; both are the highest number where there was none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PsnTime {
+    /// In two halves, which leave no gap behind the PSN.
+    time_ns: [u32; 2],
+    psn: u32,
+}
+
+impl PsnTime {
+    /// No packet.
+    pub const NOTHING: Self = Self { time_ns: [u32::MAX; 2], psn: u32::MAX };
+
+    /// A packet of this PSN and time.
+    #[expect(clippy::cast_possible_truncation, reason = "each half is one")]
+    #[inline]
+    pub const fn of(psn: u32, time_ns: u64) -> Self {
+        Self { time_ns: [(time_ns >> 32) as u32, time_ns as u32], psn }
+    }
+
+    /// PSN and time; `None` where there was no packet.
+    pub fn get(self) -> Option<(u32, u64)> {
+        let [high, low] = self.time_ns.map(u64::from);
+        (self.psn != u32::MAX).then_some((self.psn, high << 32 | low))
+    }
+}
+
+impl Default for PsnTime {
+    fn default() -> Self {
+        Self::NOTHING
+    }
+}
+
+impl From<Option<(u32, u64)>> for PsnTime {
+    fn from(packet: Option<(u32, u64)>) -> Self {
+        packet.map_or(Self::NOTHING, |(psn, time_ns)| Self::of(psn, time_ns))
+    }
+}
+
+pack! {
+    struct PsnTime { time_ns, psn }
+}
+
 /// Present state of a flow: its last flowlet, and whether something is outstanding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowletState {
@@ -87,9 +129,9 @@ pub struct FlowletState {
     /// Messages that have ended, by operation; `None` where they are not counted by flow: live.
     pub messages: Option<[u32; COUNTED_OPERATIONS]>,
     /// PSN of the latest request that wants an answer, and when it was sent.
-    pub request: Option<(u32, u64)>,
+    pub request: PsnTime,
     /// PSN of the latest answer in this flow, and when.
-    pub answer: Option<(u32, u64)>,
+    pub answer: PsnTime,
 }
 
 /// Flowlets of all flows: those that ended, and the present one of each flow.

@@ -246,8 +246,8 @@ impl Collector {
                 flowlet: Record::of(&flow.flowlet, flow.pair, flow.key.dest_qp),
                 message_open: state.message_open,
                 messages: None,
-                request: unix(state.request),
-                answer: unix(state.answer),
+                request: unix(state.request).into(),
+                answer: unix(state.answer).into(),
             })
         };
         let links = extras.iter().enumerate().map(|(at, extras)| LinkTraffic {

@@ -207,7 +207,7 @@ fn times_are_unix_times() {
     assert_eq!(metrics.links[0].bursts.as_ref().unwrap().first_ns, unix(5 * MS));
     let standing = metrics.flowlets.standing[0];
     assert_eq!(
-        (standing.flowlet.start_ns, standing.request),
+        (standing.flowlet.start_ns, standing.request.get()),
         (unix(5 * MS + 77), Some((3, unix(5 * MS + 77))))
     );
 }

@@ -33,7 +33,7 @@ use super::duplicates::Decided;
 use super::packet::{CE, Packet, PacketExtras};
 use super::timeline::LinkPoints;
 use bins::{Binner, Bursts, CLASS_CNP, DoubtfulPacket};
-use flowlets::{FlowletState, Flowlets, Record};
+use flowlets::{FlowletState, Flowlets, PsnTime, Record};
 use hosts::{BinPackets, NO_PAIR, Pair, Pairs, Target};
 
 use crate::util::definition::definitions;
@@ -79,9 +79,8 @@ struct Link {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     pair: u32,
-    dest_qp: u32,
-    /// The latest packet of data does not end its message.
-    in_progress: bool,
+    /// Destination queue pair, and [`Slot::IN_PROGRESS`].
+    qp: u32,
     flowlet: Flowlet,
     message: OpenMessage,
     messages: [u32; COUNTED_OPERATIONS],
@@ -89,36 +88,13 @@ struct Slot {
     answer: PsnTime,
 }
 
-/// PSN and time of a packet; both are the highest number where there was none.
-#[derive(Clone, Copy, Debug)]
-struct PsnTime {
-    /// In two halves, which leave no gap behind the PSN.
-    time_ns: [u32; 2],
-    psn: u32,
-}
-
-impl PsnTime {
-    const NOTHING: Self = Self { time_ns: [u32::MAX; 2], psn: u32::MAX };
-
-    #[expect(clippy::cast_possible_truncation, reason = "each half is one")]
-    #[inline]
-    const fn of(psn: u32, time_ns: u64) -> Self {
-        Self { time_ns: [(time_ns >> 32) as u32, time_ns as u32], psn }
-    }
-
-    fn get(self) -> Option<(u32, u64)> {
-        let [high, low] = self.time_ns.map(u64::from);
-        (self.psn != u32::MAX).then_some((self.psn, high << 32 | low))
-    }
-}
-
 impl Slot {
     /// Counts at its pair of hosts what has begun and ended with a packet of data.
     #[inline(always)]
     fn progress(&mut self, pairs: &mut Pairs, op: Op) {
         let in_progress = !op.has(Op::ENDS);
-        if self.in_progress != in_progress {
-            self.in_progress = in_progress;
+        if self.is_in_progress() != in_progress {
+            self.qp ^= Self::IN_PROGRESS;
             pairs.in_progress(self.pair, in_progress);
         }
     }
@@ -145,8 +121,7 @@ impl Slot {
 
     const EMPTY: Self = Self {
         pair: NO_PAIR,
-        dest_qp: 0,
-        in_progress: false,
+        qp: 0,
         flowlet: Flowlet { start_ns: 0, end_ns: 0, bytes: 0, fresh_bytes: 0, packets: 0 },
         message: OpenMessage::NONE,
         messages: [0; COUNTED_OPERATIONS],
@@ -154,10 +129,35 @@ impl Slot {
         answer: PsnTime::NOTHING,
     };
 
+    /// The latest packet of data does not end its message. Numbers of queue pairs have 24 bits.
+    const IN_PROGRESS: u32 = 1 << 31;
+
+    const fn is_in_progress(&self) -> bool {
+        self.qp & Self::IN_PROGRESS != 0
+    }
+
+    const fn dest_qp(&self) -> u32 {
+        self.qp & !Self::IN_PROGRESS
+    }
+
     fn record(&self) -> Record {
-        Record::of(&self.flowlet, self.pair, self.dest_qp)
+        Record::of(&self.flowlet, self.pair, self.dest_qp())
+    }
+
+    /// Its present state; `None` of a slot without a flow.
+    fn standing(&self) -> Option<FlowletState> {
+        (self.pair != NO_PAIR).then(|| FlowletState {
+            flowlet: self.record(),
+            message_open: self.message.is_open(),
+            messages: Some(self.messages),
+            request: self.request,
+            answer: self.answer,
+        })
     }
 }
+
+// Of very many flows each has one.
+const _: () = assert!(size_of::<Slot>() == 96);
 
 /// Collects all of this.
 #[derive(Clone, Debug)]
@@ -194,7 +194,7 @@ impl Collector {
         if at >= self.slots.len() {
             self.slots.resize(at + 1, Slot::EMPTY);
         }
-        self.slots[at] = Slot { pair: self.pairs.number(key, hops), dest_qp: key.dest_qp, ..Slot::EMPTY };
+        self.slots[at] = Slot { pair: self.pairs.number(key, hops), qp: key.dest_qp, ..Slot::EMPTY };
     }
 
     /// Takes in one RoCE packet.
@@ -244,7 +244,7 @@ impl Collector {
         if data {
             slot.progress(&mut self.pairs, op);
             if let Some(before) = slot.flowlet.observe(time_ns, wire_len, outcome.duplicate_psn) {
-                self.ended.push(Record::of(&before, slot.pair, slot.dest_qp));
+                self.ended.push(Record::of(&before, slot.pair, slot.dest_qp()));
             }
         }
         // Most packets are neither, which takes one test.
@@ -304,7 +304,7 @@ impl Collector {
             packets: count,
         };
         if let Some(before) = slot.flowlet.merge(&flowlet) {
-            self.ended.push(Record::of(&before, slot.pair, slot.dest_qp));
+            self.ended.push(Record::of(&before, slot.pair, slot.dest_qp()));
         }
         if op.has(Op::RESPONSE) {
             slot.answer = PsnTime::of(last.psn, last.time_ns);
@@ -354,7 +354,7 @@ impl Collector {
             if slot.flowlet.packets > 0 {
                 self.ended.push(slot.record());
             }
-            if slot.in_progress {
+            if slot.is_in_progress() {
                 self.pairs.in_progress(slot.pair, false);
             }
             *slot = Slot::EMPTY;
@@ -368,14 +368,18 @@ impl Collector {
 
     /// Bursts, hosts and flowlets of all packets so far.
     pub fn metrics(&self) -> Traffic {
-        let standing = |slot: &Slot| FlowletState {
-            flowlet: slot.record(),
-            message_open: slot.message.is_open(),
-            messages: Some(slot.messages),
-            request: slot.request.get(),
-            answer: slot.answer.get(),
-        };
-        let slots = self.slots.iter().filter(|slot| slot.pair != NO_PAIR);
+        self.traffic(self.slots.iter().filter_map(Slot::standing).collect())
+    }
+
+    /// The same at the end, in the collector's own memory.
+    pub fn finish(mut self) -> Traffic {
+        // Collected in place.
+        const { assert!(size_of::<FlowletState>() <= size_of::<Slot>()) };
+        let slots = std::mem::take(&mut self.slots);
+        self.traffic(slots.into_iter().filter_map(|slot| slot.standing()).collect())
+    }
+
+    fn traffic(&self, standing: Vec<FlowletState>) -> Traffic {
         Traffic {
             bin_ns: self.bin_ns,
             end_ns: None,
@@ -391,7 +395,7 @@ impl Collector {
             targets: self.pairs.targets(),
             left_out: self.pairs.left_out(),
             kinds: Some(self.kinds),
-            flowlets: Flowlets { ended: self.ended.clone(), standing: slots.map(standing).collect() },
+            flowlets: Flowlets { ended: self.ended.clone(), standing },
         }
     }
 }

@@ -70,7 +70,7 @@ fn a_slot_in_use_again_starts_anew() {
     (a.frame.opcode, a.frame.ack_req) = (0x00, true);
     a.send(&mut all, 1000 * MS);
     assert!(all.metrics().flowlets.standing[0].message_open);
-    assert_eq!(all.metrics().flowlets.standing[0].request, Some((0, 1000 * MS)));
+    assert_eq!(all.metrics().flowlets.standing[0].request.get(), Some((0, 1000 * MS)));
     all.retired(0);
     assert!(all.metrics().flowlets.standing.is_empty());
     assert_eq!(all.metrics().flowlets.ended.iter().count(), 1);
@@ -78,6 +78,6 @@ fn a_slot_in_use_again_starts_anew() {
     c.frame.payload = UNKNOWN;
     c.send(&mut all, 1001 * MS);
     let standing = all.metrics().flowlets.standing;
-    assert!(!standing[0].message_open && standing[0].request.is_none());
+    assert!(!standing[0].message_open && standing[0].request.get().is_none());
     assert_eq!(all.metrics().pairs.len(), 2);
 }

@@ -6,7 +6,7 @@ use rocescope_common::account::latency::{BUCKETS, bounds};
 use rocescope_common::wire::opcode::Op;
 
 use super::{Interval, Origin, json, text};
-use crate::analysis::{Flow, Loss, Opcode};
+use crate::analysis::{Flow, Loss, Opcodes};
 use crate::metrics::latency::{Histogram, Summary};
 use crate::metrics::loss::OTHER_CODES;
 use crate::record::cell::Time;
@@ -132,7 +132,7 @@ fn counts(flow: &Flow) -> [u64; COUNTS] {
 }
 
 /// Number of requests that their packet completes.
-fn messages(opcodes: &[Opcode]) -> u64 {
+fn messages(opcodes: &Opcodes) -> u64 {
     let ends = |code: u8| {
         let op = Op::of(code);
         op.has(Op::RELIABLE) && matches!(code & 0x1F, 0x02..=0x05 | 0x08..=0x0C | 0x13 | 0x14 | 0x16 | 0x17)
@@ -142,7 +142,7 @@ fn messages(opcodes: &[Opcode]) -> u64 {
 }
 
 /// True if the opcodes include responses with payload: those of READs and atomics.
-fn has_responses(opcodes: &[Opcode]) -> bool {
+fn has_responses(opcodes: &Opcodes) -> bool {
     opcodes.iter().any(|opcode| Op::of(opcode.code).has(Op::RESPONSE))
 }
 

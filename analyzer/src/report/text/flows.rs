@@ -47,8 +47,10 @@ pub(crate) fn missing(flow: &Flow) -> Option<u64> {
 /// Retransmissions in either sequence of a flow, repeated READ requests included; `None` where a
 /// sequence with packets behind the expected PSN was not followed.
 pub(crate) fn retransmissions(flow: &Flow) -> Option<u64> {
-    let both =
-        [(flow.psn, flow.loss.get()), (flow.psn_responses.as_deref().copied(), flow.loss_responses.get())];
+    let both = [
+        (flow.psn.get(), flow.loss.get()),
+        (flow.psn_responses.as_deref().copied(), flow.loss_responses.get()),
+    ];
     // A recording has losses and no PSNs.
     let mut present = both.iter().filter(|(psn, loss)| psn.is_some() || loss.is_some()).peekable();
     present.peek()?;
@@ -60,7 +62,7 @@ pub(crate) fn retransmissions(flow: &Flow) -> Option<u64> {
 
 /// The sum over both sequences of a flow; `None` when neither is known.
 fn sequences(flow: &Flow, of: fn(&Psn) -> u64) -> Option<u64> {
-    let both = [flow.psn, counted_responses(flow)];
+    let both = [flow.psn.get(), counted_responses(flow)];
     both.iter().any(Option::is_some).then(|| both.iter().flatten().map(of).sum())
 }
 

@@ -4,7 +4,7 @@ use crate::sample::Stats;
 use rocescope_common::wire::SkipReason;
 
 use crate::analysis::fixtures::{START, counter, everything, key, link, sample, stats};
-use crate::analysis::{FlowId, Options};
+use crate::analysis::{FlowId, Options, Psn};
 use crate::findings::{Finding, Severity};
 use crate::report::{Report, text};
 use crate::sample::{Sample, SourceKind};
@@ -58,7 +58,7 @@ fn everything_at_once() {
 fn many_flows_of_one_capture() {
     let flows = (0..40u16).map(|i| {
         let mut stats = stats(49_152 + i, 100_000, 104_000_000 - 1_000_000 * u64::from(i));
-        stats.ecn_data = [stats.packets, 0, 0, 0];
+        stats.ecn_data = [stats.packets, 0, 0, 0].into();
         if i >= 27 {
             stats.psn.gaps = u64::from(i);
             stats.psn.missing = 100 * u64::from(i);
@@ -227,8 +227,8 @@ fn retransmissions_are_those_of_the_loss_figures() {
     let mut report = plain_report(&everything());
     let at = report.facts.flows.iter().position(|flow| flow.psn.is_some()).unwrap();
     let flow = &mut report.facts.flows[at];
-    let psn = flow.psn.as_mut().unwrap();
-    (psn.repeats, flow.psn_responses) = (7_777, None);
+    let psn = Psn { repeats: 7_777, ..flow.psn.get().unwrap() };
+    (flow.psn, flow.psn_responses) = (Some(psn).into(), None);
     let loss = crate::analysis::Loss { retransmitted: 31_000, rereads: 313.into(), ..Default::default() };
     flow.loss = Some(loss).into();
     let page = text::text(&report, 160);

@@ -56,7 +56,7 @@ impl RetiredTuples {
         for (sum, n) in sum.ecn.iter_mut().zip(stats.ecn()) {
             *sum += n;
         }
-        for (sum, n) in sum.ecn_data.iter_mut().zip(stats.ecn_data) {
+        for (sum, n) in sum.ecn_data.iter_mut().zip(stats.ecn_data.counts()) {
             *sum += n;
         }
         let link = self.marking.entry(key.link).or_insert_with(|| Box::new([Marked::default(); 64]));
@@ -71,7 +71,7 @@ impl RetiredTuples {
         }
         // RoCEv1 has no ports, so none are missing.
         if stats.roce_version == 2 || stats.mixed & Mixed::ROCE_VERSION != 0 {
-            self.unattributed += stats.other_port_bytes.saturating_sub(known);
+            self.unattributed += stats.seldom.other_port_bytes.saturating_sub(known);
         }
     }
 
@@ -122,17 +122,17 @@ fn hash_of(hasher: &State, tuple: &Tuple, link: u16) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rocescope_common::account::Seldom;
 
     fn stats(bytes: u64, other: u64) -> Stats {
         Stats {
             packets: 3,
             bytes,
-            other_port_bytes: other,
-            other_port_packets: 1,
+            seldom: Seldom { other_port_packets: 1, other_port_bytes: other, ..Seldom::NONE }.into(),
             src_port: 1000,
             roce_version: 2,
-            ecn_data: [1, 0, 1, 0],
-            ecn_control: [0, 0, 1, 0],
+            ecn_data: [1, 0, 1, 0].into(),
+            ecn_control: [0, 0, 1, 0].into(),
             ..Stats::default()
         }
     }
@@ -158,7 +158,7 @@ mod tests {
     fn version_1_has_no_tuples() {
         let mut tuples = RetiredTuples::default();
         let mut sum = Retired::default();
-        let v1 = Stats { roce_version: 1, other_port_bytes: 100, ..stats(100, 100) };
+        let v1 = Stats { roce_version: 1, ..stats(100, 100) };
         tuples.fold(&mut sum, &FlowKey { family: 6, ..FlowKey::default() }, &v1, None);
         assert!(tuples.tuples().is_empty());
         assert_eq!((tuples.unattributed(), sum.bytes), (0, 100));

@@ -29,15 +29,6 @@ pub const MAX_LINKS: usize = u16::MAX as usize + 1;
 const RECENT: usize = 2048;
 const MAX_RECENT: usize = 1 << 18;
 
-#[derive(Debug)]
-struct Slot {
-    key: FlowKey,
-    /// Number of the flow in order of appearance.
-    born: u64,
-    /// `packets == 0` marks a slot that is not in use.
-    stats: Stats,
-}
-
 /// A packet that was counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
@@ -55,9 +46,13 @@ pub struct FlowTable {
     max_flows: usize,
     index: HashTable<u32>,
     hasher: State,
-    slots: Vec<Slot>,
+    /// Each is its own number. `packets == 0` marks one that is not in use.
+    slots: Vec<FlowSample>,
     free: Vec<u32>,
+    /// Flows so far, and the number of each slot's flow among them; none while no slot was used twice, and flows are in
+    /// the order of their slots.
     born: u64,
+    order: Vec<u64>,
     /// Slots of recent flows; their number is a power of two.
     recent: Vec<u32>,
     extra: ExtraTable,
@@ -81,6 +76,7 @@ impl FlowTable {
             slots: Vec::new(),
             free: Vec::new(),
             born: 0,
+            order: Vec::new(),
             recent: vec![u32::MAX; RECENT],
             extra: ExtraTable::new(max_extra),
             links: Vec::new(),
@@ -128,13 +124,13 @@ impl FlowTable {
     #[inline]
     pub fn observe(&mut self, link: u16, frame: &Frame, now_ns: u64) -> Option<Observed<'_>> {
         let mut number = *self.recent.get(recent_index(frame, link, self.recent.len()))?;
-        let known = |slot: &Slot| is_of(&slot.key, frame, link);
+        let known = |slot: &FlowSample| is_of(&slot.key, frame, link);
         if !self.slots.get(number as usize).is_some_and(known) {
             number = self.find_or_add(&FlowKey::of(frame, link), (frame.wire_len, now_ns))?;
             let recent = recent_index(frame, link, self.recent.len());
             *self.recent.get_mut(recent)? = number;
         }
-        let Slot { stats, .. } = self.slots.get_mut(number as usize)?;
+        let FlowSample { stats, .. } = self.slots.get_mut(number as usize)?;
         let outcome = observe(stats, frame, now_ns);
         if outcome.other_port || outcome.other_opcode || outcome.other_dscp {
             let full = !self.extra.others(number, frame, outcome);
@@ -150,7 +146,7 @@ impl FlowTable {
     /// Counts a packet that [continues](observe_next) the message of the latest packet of the flow in `slot`.
     #[inline]
     pub fn observe_next(&mut self, slot: u32, frame: &Frame, now_ns: u64) -> Option<Observed<'_>> {
-        let Slot { stats, .. } = self.slots.get_mut(slot as usize)?;
+        let FlowSample { stats, .. } = self.slots.get_mut(slot as usize)?;
         observe_next(stats, frame, now_ns);
         Some(Observed { slot, stats, outcome: Outcome::NONE })
     }
@@ -171,15 +167,22 @@ impl FlowTable {
                 .add((now_ns, now_ns), &MissedCounts { flow_table_full: 1, ..MissedCounts::default() });
             return None;
         }
-        let slot = Slot { key: *key, born: self.born, stats: Stats::default() };
-        self.born += 1;
-        let number = if let Some(number) = self.free.pop() {
+        let free = self.free.pop();
+        let number = free.or_else(|| u32::try_from(slots.len()).ok())?;
+        let slot = FlowSample { slot: number, key: *key, stats: Stats::default() };
+        if free.is_some() {
+            if self.order.is_empty() {
+                self.order = (0..).zip(slots.iter()).map(|(at, _)| at).collect();
+            }
             *slots.get_mut(number as usize)? = slot;
-            number
+            *self.order.get_mut(number as usize)? = self.born;
         } else {
             slots.push(slot);
-            u32::try_from(slots.len() - 1).ok()?
-        };
+            if !self.order.is_empty() {
+                self.order.push(self.born);
+            }
+        }
+        self.born += 1;
         let hasher = &self.hasher;
         self.index.insert_unique(hash, number, |number| {
             slots.get(*number as usize).map_or(0, |slot| hash_of(hasher, &slot.key))
@@ -234,34 +237,27 @@ impl FlowTable {
     /// The flows in the order in which they appeared.
     #[must_use]
     pub fn flows(&self) -> Flows {
-        let mut live: Vec<(u64, u32)> = (0u32..)
-            .zip(&self.slots)
-            .filter(|(_, slot)| slot.stats.packets != 0)
-            .map(|(number, slot)| (slot.born, number))
-            .collect();
-        // Sorted already unless slots were reused, and then nearly sorted.
-        live.sort_unstable();
-        live.iter()
-            .filter_map(|(_, number)| Some((number, self.slots.get(*number as usize)?)))
-            .map(|(number, slot)| FlowSample { slot: *number, key: slot.key, stats: slot.stats.clone() })
-            .collect()
+        let present = |slot: &&FlowSample| slot.stats.packets != 0;
+        if self.order.is_empty() {
+            return self.slots.iter().filter(present).cloned().collect();
+        }
+        let mut live: Vec<(u64, &FlowSample)> =
+            self.order.iter().copied().zip(&self.slots).filter(|(_, slot)| present(slot)).collect();
+        // Nearly sorted.
+        live.sort_unstable_by_key(|(born, _)| *born);
+        live.into_iter().map(|(_, slot)| slot.clone()).collect()
     }
 
     /// The flows as [`flows`](Self::flows) gives them; the table is empty afterwards. The list takes the table's own
     /// memory where no slot was reused.
     pub fn take_flows(&mut self) -> Flows {
-        if !self.slots.is_sorted_by_key(|slot| slot.born) {
+        if !self.order.is_empty() {
             return self.flows();
         }
-        self.index.clear();
-        let slots = std::mem::take(&mut self.slots).into_iter().enumerate();
-        // Of one size: collected in place.
-        const { assert!(size_of::<Slot>() == size_of::<FlowSample>()) };
-        slots
-            .filter(|(_, slot)| slot.stats.packets != 0)
-            .filter_map(|(number, slot)| Some((u32::try_from(number).ok()?, slot)))
-            .map(|(slot, Slot { key, stats, .. })| FlowSample { slot, key, stats })
-            .collect()
+        self.index = HashTable::new();
+        let mut slots = std::mem::take(&mut self.slots);
+        slots.retain(|slot| slot.stats.packets != 0);
+        slots.into()
     }
 
     /// Overflow entries of flows, by slot.

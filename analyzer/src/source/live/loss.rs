@@ -299,7 +299,7 @@ impl Losses {
                 _ => None,
             };
             let ack_state = AckState {
-                asked_ns: asked.then_some(stats.first_ns),
+                asked_ns: asked.then_some(stats.first_ns).into(),
                 answer_psn,
                 answered_something: answered && to.is_none(),
                 ..AckState::default()

@@ -21,7 +21,7 @@ use super::tables::Reading;
 use crate::host::kernel::clock::WallClock;
 use crate::metrics::latency::{BySlot, Figure};
 use crate::metrics::pairing::peers::Peers;
-use crate::metrics::pairing::{NONE, Pair, Pairing, Place};
+use crate::metrics::pairing::{self, NONE, Pairing, Place};
 use crate::metrics::setups::Setups;
 use crate::sample::{Extra, FlowSample, Stats};
 use crate::util::map::Map;
@@ -190,7 +190,7 @@ impl Pairs {
     }
 
     /// Pairs of flows, by slot.
-    pub fn pairs(&self) -> Map<u32, Pair> {
+    pub fn pairs(&self) -> pairing::BySlot {
         self.pairing.pairs()
     }
 
@@ -262,7 +262,7 @@ impl Pairs {
         }
         known.asks = expects_response(stats);
         let mut port = port_of(stats, extra);
-        if restart && stats.other_port_packets > 0 {
+        if restart && stats.seldom.other_port_packets > 0 {
             // Only the event would have identified the new connection's port.
             port = None;
         }
@@ -344,7 +344,7 @@ fn port_of(stats: &Stats, extra: Option<&Extra>) -> Option<u16> {
     {
         return None;
     }
-    let only_cnps = stats.other_port_packets > 0 && stats.first_port_packets() <= stats.cnp_packets;
+    let only_cnps = stats.seldom.other_port_packets > 0 && stats.first_port_packets() <= stats.cnp_packets;
     if !only_cnps {
         return Some(stats.src_port);
     }
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(port_of(&stats(0x64, 3), None), None, "datagrams");
         // A CNP came first, then data from another port.
         let mut mixed = Stats { packets: 5, cnp_packets: 2, ..stats(0x0A, 3) };
-        mixed.other_port_packets = 3;
+        mixed.seldom.other_port_packets = 3;
         let extra = Extra {
             ports: vec![(51_000, Counter { packets: 3, bytes: 300 })],
             opcodes: vec![],

@@ -87,7 +87,7 @@ impl Tables {
         }
         self.flows = reading.flows.len();
         let has_others = |stats: &Stats| {
-            stats.other_port_packets > 0
+            stats.seldom.other_port_packets > 0
                 || stats.rare.other_opcode_packets > 0
                 || stats.mixed & Mixed::DSCP != 0
         };

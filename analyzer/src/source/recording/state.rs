@@ -556,19 +556,22 @@ fn add(stats: &mut Stats, row: &FlowSecond) {
     stats.payload_bytes += row.payload_bytes;
     stats.last_ns = stats.last_ns.max(row.t.0);
     // How packets are spread over several source ports is not recorded: that of none is known.
-    if stats.other_port_packets > 0 || row.src_port_count.is_some_and(|ports| ports > 1) {
-        (stats.other_port_packets, stats.other_port_bytes) = (stats.packets, stats.bytes);
+    if stats.seldom.other_port_packets > 0 || row.src_port_count.is_some_and(|ports| ports > 1) {
+        (stats.seldom.other_port_packets, stats.seldom.other_port_bytes) = (stats.packets, stats.bytes);
     }
     if row.packets > control {
         stats.data_bytes += row.bytes;
     }
-    let [_, _, ect, ce] = &mut stats.ecn_data;
-    *ect += row.ecn_capable.saturating_sub(row.ce);
-    *ce += row.ce;
+    let [not_ect, ect1, ect0, ce] = stats.ecn_data.counts();
+    let ect0 = ect0 + row.ecn_capable.saturating_sub(row.ce);
+    stats.ecn_data = [not_ect, ect1, ect0, ce + row.ce].into();
     if row.roce_version == Some(2) {
         // The recording does not have the codepoint of the others, which reports state as unknown; their number
         // separates RoCEv2 packets from those without a port.
-        stats.ecn_control[0] += row.packets.saturating_sub(row.ecn_capable);
+        let [not_ect, marked @ ..] = stats.ecn_control.counts();
+        let [ect1, ect0, ce] = marked;
+        let not_ect = not_ect + row.packets.saturating_sub(row.ecn_capable);
+        stats.ecn_control = [not_ect, ect1, ect0, ce].into();
     }
     stats.acks += row.acks;
     stats.cnp_packets += row.cnp_packets;

@@ -226,7 +226,7 @@ columns! {
             let stats = cx.flow(row).filter(|stats| stats.roce_version == 2);
             Value::of(stats, |stats| {
                 let port = u32::from(stats.src_port);
-                if stats.other_port_packets > 0 { Value::First(port) } else { Value::Number(port) }
+                if stats.seldom.other_port_packets > 0 { Value::First(port) } else { Value::Number(port) }
             })
         };
     PeerQp: "peer_qp", "SQPN", Number, width 8, rank 26, aliases: &["sqpn"];

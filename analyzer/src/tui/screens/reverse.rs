@@ -7,7 +7,7 @@ use crate::sample::{FlowSample, Sample};
 /// queue pair that sends this one. `None` when that is not known or not seen.
 pub(in crate::tui) fn other_direction(sample: &Sample, detail: &Detail) -> Option<usize> {
     let key = &detail.id.key;
-    let pair = sample.metrics.pairs.as_ref().and_then(|pairs| pairs.get(&detail.id.slot));
+    let pair = sample.metrics.pairs.as_ref().and_then(|pairs| pairs.get(detail.id.slot));
     if let Some(slot) = pair.and_then(|pair| pair.reverse)
         && let Some(at) = sample.flows.iter().position(|flow| flow.slot == slot)
     {

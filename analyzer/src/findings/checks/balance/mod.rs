@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ends;
 use crate::analysis::{Ecmp, Flow, Imbalance, QpSpread, hashing_case};
-use crate::findings::ids;
 use crate::findings::title::{short, title};
 use crate::findings::{
     ByHand, End, Entry, Family, Finding, Input, Measure, Place, Problem, Raise, Severity, Unit, label,
 };
+use crate::findings::{dedup, ids};
 use crate::sample::{Address, Direction};
 use crate::util::units::{self, plural};
 use computed::Computed;
@@ -301,16 +301,19 @@ impl LowEntropy<'_> {
 
 /// The data flows of each host, largest first: of each queue pair the flow with the most bytes.
 fn busiest<'a>(input: &Input<'a>) -> BTreeMap<Address, Vec<&'a Flow>> {
-    let mut by_pair: BTreeMap<(Address, Address, u32), &Flow> = BTreeMap::new();
-    for flow in input.facts.flows.iter().filter(|flow| flow.payload_bytes > 0) {
-        let best = by_pair.entry((flow.src, flow.dst, flow.dest_qp)).or_insert(flow);
-        if flow.bytes > best.bytes {
-            *best = flow;
+    // A list: a map of very many flows takes several times the memory.
+    let mut flows: Vec<&Flow> = input.facts.flows.iter().filter(|flow| flow.payload_bytes > 0).collect();
+    flows.sort_by_key(|flow| dedup::name(flow));
+    flows.dedup_by(|next, best| {
+        let same = dedup::name(next) == dedup::name(best);
+        if same && next.bytes > best.bytes {
+            *best = *next;
         }
-    }
+        same
+    });
     let mut hosts: BTreeMap<Address, Vec<&Flow>> = BTreeMap::new();
-    for ((host, ..), flow) in by_pair {
-        hosts.entry(host).or_default().push(flow);
+    for flow in flows {
+        hosts.entry(flow.src).or_default().push(flow);
     }
     for flows in hosts.values_mut() {
         flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));

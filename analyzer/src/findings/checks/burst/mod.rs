@@ -238,7 +238,7 @@ fn lossy(
     let gaps = ratio(many.gaps, many.packets);
     let own = || flows.iter().copied();
     if gaps >= limits.incast_gap_ratio {
-        let sequences = own().flat_map(|flow| [flow.psn, counted_responses(flow)]).flatten();
+        let sequences = own().flat_map(|flow| [flow.psn.get(), counted_responses(flow)]).flatten();
         let (count, missing) =
             sequences.fold((0, 0), |(gaps, missing), psn| (gaps + psn.gaps, missing + psn.missing));
         // Bytes per nanosecond, in both cases.

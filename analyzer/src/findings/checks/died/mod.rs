@@ -182,7 +182,7 @@ pub(super) fn is_at_or_after(psn: u32, other: u32, of: &Psn) -> bool {
 
 /// The latest PSN of the flow that the peer acknowledged.
 pub(super) fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> Option<u32> {
-    let psn = flow.psn?;
+    let psn = flow.psn.get()?;
     let before = psn.first.wrapping_sub(PSN_WINDOW);
     let place = |psn: u32| psn_distance(before, psn);
     let acked = |other: &Flow| loss.ack_state(other.slot).acknowledged();
@@ -205,7 +205,7 @@ pub(super) fn is_read(loss: &Loss, flow: &Flow) -> bool {
 /// The READ that a flow repeats in vain although its responses pass this tap, by its PSN.
 pub(super) fn read_in_vain(input: &Input<'_>, loss: &Loss, flow: &Flow) -> Option<u32> {
     let requests = loss.flow(flow.slot).requests.filter(Metrics::is_retried_in_vain)?;
-    let (psn, acked) = (flow.psn?, acked(input, loss, flow)?);
+    let (psn, acked) = (flow.psn.get()?, acked(input, loss, flow)?);
     requests.stuck_psn.filter(|stuck| is_read(loss, flow) && is_at_or_after(acked, *stuck, &psn))
 }
 
@@ -266,7 +266,7 @@ fn died<'a>(
             || longest > 0 && silent_ns >= longest.saturating_mul(limits.silent_timeouts)
             || is_ended(input, flow)
     };
-    let last_psn = flow.psn.map(|psn| psn.expected.wrapping_sub(1) & MASK24);
+    let last_psn = flow.psn.get().map(|psn| psn.expected.wrapping_sub(1) & MASK24);
     let open = last_psn.is_some() && acked != last_psn;
     let dead = DeadQp { last_psn, acked, retries, ..DeadQp::of(flow) };
     if retries >= limits.retries.max(1) && open && given_up() && !was_answered(input, loss, flow) {

@@ -133,7 +133,7 @@ fn has_stopped(input: &Input<'_>, siblings: &Siblings<'_>, flow: &Flow, silent_n
 /// gone back, and not come to its latest request again, which is not acknowledged.
 fn open_request(input: &Input<'_>, loss: &Loss, flow: &Flow, at: InMessage) -> Option<String> {
     let opcode = at.request?;
-    let last_psn = flow.psn?.expected.wrapping_sub(1) & MASK24;
+    let last_psn = flow.psn.get()?.expected.wrapping_sub(1) & MASK24;
     if Op::of(opcode).has(Op::ENDS) && acked(input, loss, flow) == Some(last_psn) {
         return None;
     }
@@ -155,7 +155,7 @@ fn is_in_rnr_wait(input: &Input<'_>, loss: &Loss, flow: &Flow) -> bool {
 /// The kind of message that a flow has begun and not completed; `None` if there is none, or if losses make it
 /// uncertain. What live runs know.
 fn open_message(flow: &Flow) -> Option<&'static str> {
-    let whole = flow.psn.is_some_and(|psn| (psn.gaps, psn.repeats, psn.restarts) == (0, 0, 0));
+    let whole = flow.psn.get().is_some_and(|psn| (psn.gaps, psn.repeats, psn.restarts) == (0, 0, 0));
     let count = |codes: &[u8]| -> u64 {
         let own = |code: u8| codes.contains(&(code & 0x1F));
         flow.opcodes.iter().filter(|opcode| own(opcode.code)).map(|opcode| opcode.packets).sum()

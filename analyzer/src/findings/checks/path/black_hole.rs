@@ -285,7 +285,9 @@ fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
 /// True if responses to the READ that a flow repeats, or to earlier ones, do not reach this tap: none does, or the
 /// small last one alone.
 fn misses_responses(input: &Input<'_>, loss: &Loss, flow: &Flow) -> bool {
-    let (Some(psn), Some(stuck)) = (flow.psn, died::read_in_vain(input, loss, flow)) else { return true };
+    let (Some(psn), Some(stuck)) = (flow.psn.get(), died::read_in_vain(input, loss, flow)) else {
+        return true;
+    };
     let mut here = input.facts.back(flow).filter(|back| back.link == flow.link);
     here.any(|back| {
         let first = back.psn_responses.as_deref().map(|responses| responses.first);
@@ -297,7 +299,7 @@ fn misses_responses(input: &Input<'_>, loss: &Loss, flow: &Flow) -> bool {
 /// Largest payload of a flow's requests that the peer acknowledged; 0 if it acknowledged none.
 fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> u32 {
     let sizes = loss.ack_state(flow.slot).sizes;
-    match (died::acked(input, loss, flow), flow.psn) {
+    match (died::acked(input, loss, flow), flow.psn.get()) {
         (Some(acked), Some(psn)) => {
             // A READ that is repeated in vain has no response at its requester.
             let arrived =

@@ -194,8 +194,8 @@ impl Source {
             flow.key.link = place(flow.key.link);
             flow.stats.first_ns = self.clock.unix_ns(flow.stats.first_ns);
             flow.stats.last_ns = self.clock.unix_ns(flow.stats.last_ns);
-            if flow.stats.last_ce_ns != 0 {
-                flow.stats.last_ce_ns = self.clock.unix_ns(flow.stats.last_ce_ns);
+            if flow.stats.seldom.last_ce_ns != 0 {
+                flow.stats.seldom.last_ce_ns = self.clock.unix_ns(flow.stats.seldom.last_ce_ns);
             }
         }
     }
