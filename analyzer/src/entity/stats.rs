@@ -10,7 +10,7 @@ use crate::util::boxed_unless_zero::BoxedUnlessZero;
 pub type Stats = FlowCounters<Opcodes, BoxedUnlessZero<Rare>, BoxedUnlessZero<Seldom>, EcnPackets>;
 
 // Of very many flows each has one.
-const _: () = assert!(size_of::<Stats>() <= 208);
+const _: () = assert!(size_of::<Stats>() <= 224);
 
 /// Packets by IP ECN codepoint: those of nearly every flow are alike.
 #[derive(Clone, Debug, Default)]
@@ -95,8 +95,8 @@ pub struct Opcodes(List);
 
 #[derive(Clone, Debug)]
 enum List {
-    /// In the order of their first packets, less than 2^32 of each.
-    Few { codes: [u8; FEW], packets: [u32; FEW] },
+    /// In the order of their first packets.
+    Few { codes: [u8; FEW], packets: [u64; FEW] },
     /// By opcode: a search takes longer than everything else about a packet.
     All(Box<[u64; OPCODES]>),
 }
@@ -111,9 +111,7 @@ impl Opcodes {
     /// Opcodes with packets, by their low five bits, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (u8, u64)> {
         let (few, all) = match &self.0 {
-            List::Few { codes, packets } => {
-                (Some(codes.iter().copied().zip(packets.iter().copied().map(u64::from))), None)
-            }
+            List::Few { codes, packets } => (Some(codes.iter().copied().zip(packets.iter().copied())), None),
             List::All(packets) => (None, Some((0..).zip(packets.iter().copied()))),
         };
         few.into_iter().flatten().chain(all.into_iter().flatten()).filter(|(_, packets)| *packets > 0)
@@ -124,45 +122,38 @@ impl Opcodes {
         self.iter().find(|(code, _)| *code == low).map_or(0, |(_, packets)| packets)
     }
 
-    /// Adds packets of an opcode; false if it has no place.
     #[inline]
-    fn add(&mut self, low: u8, more: u64) -> bool {
-        if let List::Few { codes, packets } = &mut self.0
-            && let Some(packets) = position(*codes, low).and_then(|at| packets.get_mut(at))
-            && let Ok(sum) = u32::try_from(u64::from(*packets) + more)
-        {
-            *packets = sum;
-            return true;
+    fn place(&mut self, low: u8) -> Option<&mut u64> {
+        let known = match &self.0 {
+            List::Few { codes, .. } => position(*codes, low),
+            List::All(_) => Some(usize::from(low)),
+        };
+        if known.is_none() {
+            self.add(low)?;
         }
-        self.add_other(low, more)
+        match &mut self.0 {
+            List::Few { codes, packets } => packets.get_mut(known.or_else(|| position(*codes, low))?),
+            List::All(packets) => packets.get_mut(usize::from(low)),
+        }
     }
 
-    /// The same of an opcode that is new, beyond the few or of very many packets.
+    /// Makes a place for an opcode that has none.
     #[cold]
-    fn add_other(&mut self, low: u8, more: u64) -> bool {
+    fn add(&mut self, low: u8) -> Option<()> {
         if usize::from(low) >= OPCODES {
-            return false;
+            return None;
         }
-        if let List::Few { codes, packets } = &mut self.0 {
-            let free = codes.iter().position(|code| *code == NONE && position(*codes, low).is_none());
-            if let (Some(at), Ok(more)) = (free, u32::try_from(more)) {
-                (codes[at], packets[at]) = (low, more);
-                return true;
-            }
-            let mut all = Box::new([0; OPCODES]);
-            for (code, packets) in self.iter() {
-                if let Some(place) = all.get_mut(usize::from(code)) {
-                    *place = packets;
-                }
-            }
-            self.0 = List::All(all);
+        let List::Few { codes, packets } = &mut self.0 else { return Some(()) };
+        if let Some(free) = codes.iter_mut().find(|code| **code == NONE) {
+            *free = low;
+            return Some(());
         }
-        if let List::All(packets) = &mut self.0
-            && let Some(packets) = packets.get_mut(usize::from(low))
-        {
-            *packets = packets.saturating_add(more);
+        let mut all = Box::new([0; OPCODES]);
+        for (code, packets) in codes.iter().zip(packets) {
+            *all.get_mut(usize::from(*code))? = *packets;
         }
-        true
+        self.0 = List::All(all);
+        Some(())
     }
 }
 
@@ -180,7 +171,9 @@ impl OpcodeCounts for Opcodes {
     #[inline]
     fn count(&mut self, low: usize) -> bool {
         // Five bits.
-        u8::try_from(low).is_ok_and(|low| self.add(low, 1))
+        let Some(packets) = u8::try_from(low).ok().and_then(|low| self.place(low)) else { return false };
+        *packets += 1;
+        true
     }
 }
 
@@ -197,7 +190,9 @@ impl FromIterator<(u8, u64)> for Opcodes {
     fn from_iter<I: IntoIterator<Item = (u8, u64)>>(counts: I) -> Self {
         let mut opcodes = Self::default();
         for (low, packets) in counts.into_iter().filter(|(_, packets)| *packets > 0) {
-            opcodes.add(low, packets);
+            if let Some(place) = opcodes.place(low) {
+                *place = packets;
+            }
         }
         opcodes
     }
@@ -245,15 +240,6 @@ mod tests {
             assert_eq!(EcnPackets::from(counts).counts(), counts);
         }
         assert!(EcnPackets::from([0, 0, 7, 0]).others.is_none() && size_of::<EcnPackets>() == 16);
-    }
-
-    #[test]
-    fn packets_beyond_32_bits_are_counted() {
-        let most = u64::from(u32::MAX);
-        let mut opcodes = Opcodes::from([(7, most), (8, 2)]);
-        assert!(opcodes.count(7) && opcodes.count(8) && opcodes.count(9));
-        assert_eq!([7, 8, 9].map(|low| opcodes.get(low)), [most + 1, 3, 1]);
-        assert_eq!(Opcodes::from([(6, most + 9)]).get(6), most + 9);
     }
 
     #[test]
