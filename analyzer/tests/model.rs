@@ -149,7 +149,7 @@ fn retired_flows_stay_in_total_rates() {
         bytes: gone.stats.bytes,
         cnp_packets: gone.stats.cnp_packets,
         ecn: gone.stats.ecn(),
-        ecn_data: gone.stats.ecn_data.counts(),
+        ecn_data: gone.stats.ecn_data,
     };
     let model = model(&[&then, &now], TimeRange::Latest);
     assert_eq!(model.total.packets, whole.total.packets);

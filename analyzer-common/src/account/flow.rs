@@ -78,7 +78,7 @@ pub const OPCODES: usize = 30;
 
 /// Counters of one flow as a kernel map has them. The default is all zero, so that fresh map memory is
 /// valid.
-pub type FlowStats = FlowCounters<[u64; OPCODES], Rare, Seldom, [u64; 4]>;
+pub type FlowStats = FlowCounters<[u64; OPCODES], Rare, Seldom>;
 
 /// Packets by opcode in whatever form: all places in a kernel map, those in use elsewhere.
 pub trait OpcodeCounts {
@@ -92,26 +92,6 @@ impl OpcodeCounts for [u64; OPCODES] {
         let Some(packets) = self.get_mut(low) else { return false };
         *packets += 1;
         true
-    }
-}
-
-/// Packets by IP ECN codepoint in whatever form.
-pub trait EcnCounts {
-    /// Counts a packet with this codepoint, 0 to 3.
-    fn count(&mut self, codepoint: usize);
-    /// Packets by codepoint.
-    fn counts(&self) -> [u64; 4];
-}
-
-impl EcnCounts for [u64; 4] {
-    #[inline(always)]
-    fn count(&mut self, codepoint: usize) {
-        self[codepoint & 3] += 1;
-    }
-
-    #[inline(always)]
-    fn counts(&self) -> [u64; 4] {
-        *self
     }
 }
 
@@ -205,7 +185,7 @@ impl Rare {
 /// few cache lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct FlowCounters<O, R, S, E> {
+pub struct FlowCounters<O, R, S> {
     /// Packets of every kind. 0: no packet yet.
     pub packets: u64,
     /// Outer frames' lengths without FCS.
@@ -247,9 +227,9 @@ pub struct FlowCounters<O, R, S, E> {
     pub data_bytes: u64,
     /// The same packets by IP ECN codepoint. The third cache line of a kernel slot ends before the CE
     /// counter.
-    pub ecn_data: E,
+    pub ecn_data: [u64; 4],
     /// CNP and ACKNOWLEDGE packets by IP ECN codepoint.
-    pub ecn_control: E,
+    pub ecn_control: [u64; 4],
     /// Counters that many flows never need.
     pub seldom: S,
     /// AETHs that acknowledge (neither NAK nor RNR NAK).
@@ -262,15 +242,10 @@ pub struct FlowCounters<O, R, S, E> {
     pub rare: R,
 }
 
-impl<O, R, S, E: EcnCounts> FlowCounters<O, R, S, E> {
+impl<O, R, S> FlowCounters<O, R, S> {
     /// The same with its parts in another form.
     #[must_use]
-    pub fn with_parts<P, Q, T, F: From<[u64; 4]>>(
-        &self,
-        opcodes: P,
-        rare: Q,
-        seldom: T,
-    ) -> FlowCounters<P, Q, T, F> {
+    pub fn with_parts<P, Q, T>(&self, opcodes: P, rare: Q, seldom: T) -> FlowCounters<P, Q, T> {
         FlowCounters {
             packets: self.packets,
             bytes: self.bytes,
@@ -291,8 +266,8 @@ impl<O, R, S, E: EcnCounts> FlowCounters<O, R, S, E> {
             response_open: self.response_open,
             psn: self.psn,
             data_bytes: self.data_bytes,
-            ecn_data: self.ecn_data.counts().into(),
-            ecn_control: self.ecn_control.counts().into(),
+            ecn_data: self.ecn_data,
+            ecn_control: self.ecn_control,
             seldom,
             acks: self.acks,
             cnp_packets: self.cnp_packets,
@@ -303,8 +278,7 @@ impl<O, R, S, E: EcnCounts> FlowCounters<O, R, S, E> {
 
     /// All packets by ECN codepoint: not-ECT, ECT(1), ECT(0), CE. All zero for RoCEv1.
     pub fn ecn(&self) -> [u64; 4] {
-        let (data, control) = (self.ecn_data.counts(), self.ecn_control.counts());
-        core::array::from_fn(|i| data[i] + control[i])
+        core::array::from_fn(|i| self.ecn_data[i] + self.ecn_control[i])
     }
 }
 
@@ -313,8 +287,8 @@ const ECN_CE: usize = 3;
 /// Counts one packet of a flow, in the kernel programs and in replay. `now`: time of the packet in
 /// nanoseconds.
 #[inline(always)]
-pub fn observe<O: OpcodeCounts, R: Part<Rare>, S: Part<Seldom>, E: EcnCounts>(
-    stats: &mut FlowCounters<O, R, S, E>,
+pub fn observe<O: OpcodeCounts, R: Part<Rare>, S: Part<Seldom>>(
+    stats: &mut FlowCounters<O, R, S>,
     frame: &Frame,
     now: u64,
 ) -> Outcome {
@@ -326,8 +300,8 @@ pub fn observe<O: OpcodeCounts, R: Part<Rare>, S: Part<Seldom>, E: EcnCounts>(
 /// The same, with the outcome in the caller's memory: few packets write to it again, and kernel programs have few
 /// registers.
 #[inline(always)]
-pub fn observe_into<O: OpcodeCounts, R: Part<Rare>, S: Part<Seldom>, E: EcnCounts>(
-    stats: &mut FlowCounters<O, R, S, E>,
+pub fn observe_into<O: OpcodeCounts, R: Part<Rare>, S: Part<Seldom>>(
+    stats: &mut FlowCounters<O, R, S>,
     frame: &Frame,
     now: u64,
     outcome: &mut PackedOutcome,
@@ -381,8 +355,8 @@ pub fn observe_into<O: OpcodeCounts, R: Part<Rare>, S: Part<Seldom>, E: EcnCount
 /// tunnel, not marked CE, of a known payload, leave nothing to do ([`Outcome::NONE`]) and differ in their PSN alone,
 /// which is the next one. `now`: its time.
 #[inline(always)]
-pub fn observe_next<O: OpcodeCounts, R: Part<Rare>, S, E: EcnCounts>(
-    stats: &mut FlowCounters<O, R, S, E>,
+pub fn observe_next<O: OpcodeCounts, R: Part<Rare>, S>(
+    stats: &mut FlowCounters<O, R, S>,
     frame: &Frame,
     now: u64,
 ) {
@@ -390,7 +364,7 @@ pub fn observe_next<O: OpcodeCounts, R: Part<Rare>, S, E: EcnCounts>(
     stats.packets += 1;
     stats.bytes += u64::from(frame.wire_len);
     stats.payload_bytes += u64::from(frame.payload);
-    stats.ecn_data.count(usize::from(frame.tos & 3));
+    stats.ecn_data[usize::from(frame.tos & 3)] += 1;
     stats.data_bytes += u64::from(frame.wire_len);
     stats.opcodes.count(usize::from(frame.opcode & 0x1F));
     if Op::of(frame.opcode).has(Op::RESPONSE) {
@@ -401,7 +375,7 @@ pub fn observe_next<O: OpcodeCounts, R: Part<Rare>, S, E: EcnCounts>(
 }
 
 #[inline(always)]
-fn first<O, R, S, E>(stats: &mut FlowCounters<O, R, S, E>, frame: &Frame, now: u64) {
+fn first<O, R, S>(stats: &mut FlowCounters<O, R, S>, frame: &Frame, now: u64) {
     stats.first_ns = now;
     stats.last_ns = now;
     stats.src_port = frame.src_port;
@@ -421,7 +395,7 @@ fn dscp(frame: &Frame) -> u8 {
 }
 
 #[inline(always)]
-fn times<O, R, S, E>(stats: &mut FlowCounters<O, R, S, E>, now: u64) {
+fn times<O, R, S>(stats: &mut FlowCounters<O, R, S>, now: u64) {
     if now > stats.last_ns {
         stats.last_ns = now;
     } else if now < stats.first_ns {
@@ -430,12 +404,7 @@ fn times<O, R, S, E>(stats: &mut FlowCounters<O, R, S, E>, now: u64) {
 }
 
 #[inline(always)]
-fn later<O, R, S, E>(
-    stats: &mut FlowCounters<O, R, S, E>,
-    frame: &Frame,
-    now: u64,
-    outcome: &mut PackedOutcome,
-) {
+fn later<O, R, S>(stats: &mut FlowCounters<O, R, S>, frame: &Frame, now: u64, outcome: &mut PackedOutcome) {
     times(stats, now);
     if frame.vlan != stats.vlan {
         stats.mixed |= Mixed::VLAN;
@@ -461,8 +430,8 @@ fn later<O, R, S, E>(
 }
 
 #[inline(always)]
-fn ecn<O, R, S: Part<Seldom>, E: EcnCounts>(
-    stats: &mut FlowCounters<O, R, S, E>,
+fn ecn<O, R, S: Part<Seldom>>(
+    stats: &mut FlowCounters<O, R, S>,
     frame: &Frame,
     op: Op,
     now: u64,
@@ -470,9 +439,9 @@ fn ecn<O, R, S: Part<Seldom>, E: EcnCounts>(
 ) {
     let mark = usize::from(frame.tos & 3);
     if op.any(Op::CNP | Op::ACKNOWLEDGE) {
-        stats.ecn_control.count(mark);
+        stats.ecn_control[mark] += 1;
     } else {
-        stats.ecn_data.count(mark);
+        stats.ecn_data[mark] += 1;
         stats.data_bytes += u64::from(frame.wire_len);
         if mark == ECN_CE {
             let last_ce_ns = &mut stats.seldom.part_mut().last_ce_ns;
@@ -485,8 +454,8 @@ fn ecn<O, R, S: Part<Seldom>, E: EcnCounts>(
 }
 
 #[inline(always)]
-fn opcode<O: OpcodeCounts, R: Part<Rare>, S, E>(
-    stats: &mut FlowCounters<O, R, S, E>,
+fn opcode<O: OpcodeCounts, R: Part<Rare>, S>(
+    stats: &mut FlowCounters<O, R, S>,
     frame: &Frame,
     op: Op,
     outcome: &mut PackedOutcome,
@@ -512,8 +481,8 @@ fn opcode<O: OpcodeCounts, R: Part<Rare>, S, E>(
 }
 
 #[inline(always)]
-fn sequence<O, R: Part<Rare>, S, E>(
-    stats: &mut FlowCounters<O, R, S, E>,
+fn sequence<O, R: Part<Rare>, S>(
+    stats: &mut FlowCounters<O, R, S>,
     frame: &Frame,
     op: Op,
     outcome: &mut PackedOutcome,
@@ -550,11 +519,7 @@ fn sequence<O, R: Part<Rare>, S, E>(
 }
 
 #[inline(always)]
-fn aeth<O, R: Part<Rare>, S, E>(
-    stats: &mut FlowCounters<O, R, S, E>,
-    frame: &Frame,
-    outcome: &mut PackedOutcome,
-) {
+fn aeth<O, R: Part<Rare>, S>(stats: &mut FlowCounters<O, R, S>, frame: &Frame, outcome: &mut PackedOutcome) {
     if frame.aeth == UNKNOWN {
         stats.rare.part_mut().ack_unknown += 1;
         return;
@@ -582,7 +547,7 @@ fn aeth<O, R: Part<Rare>, S, E>(
 }
 
 #[inline(always)]
-fn datagram<O, R, S, E>(stats: &mut FlowCounters<O, R, S, E>, frame: &Frame, outcome: &mut PackedOutcome) {
+fn datagram<O, R, S>(stats: &mut FlowCounters<O, R, S>, frame: &Frame, outcome: &mut PackedOutcome) {
     if frame.dest_qp == GSI_QP {
         outcome.event(Event::GSI);
     }
@@ -596,7 +561,7 @@ fn datagram<O, R, S, E>(stats: &mut FlowCounters<O, R, S, E>, frame: &Frame, out
     }
 }
 
-impl<O, R, S: Part<Seldom>, E> FlowCounters<O, R, S, E> {
+impl<O, R, S: Part<Seldom>> FlowCounters<O, R, S> {
     /// The outermost VLAN id: 0 for untagged, `None` if unknown.
     pub fn vlan_id(&self) -> Option<u16> {
         (self.vlan != VLAN_UNKNOWN).then_some(self.vlan)

@@ -146,7 +146,7 @@ fn sums(sample: &Sample) -> Vec<LinkSum> {
             sum.bytes += stats.bytes;
             sum.cnp_packets += stats.cnp_packets;
             sum.ecn.add(stats.ecn());
-            sum.ecn_data.add(stats.ecn_data.counts());
+            sum.ecn_data.add(stats.ecn_data);
         }
     }
     for (at, sum) in sums.iter_mut().enumerate() {

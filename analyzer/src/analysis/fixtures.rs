@@ -48,7 +48,7 @@ pub(crate) fn stats(src_port: u16, packets: u64, bytes: u64) -> Stats {
         payload_bytes: bytes.saturating_sub(62 * packets),
         first_ns: START,
         last_ns: START + SECOND,
-        ecn_data: [0, 0, packets, 0].into(),
+        ecn_data: [0, 0, packets, 0],
         src_port,
         src_qp: UNKNOWN,
         pcp: PCP_NONE,
@@ -66,8 +66,8 @@ pub(crate) fn stats(src_port: u16, packets: u64, bytes: u64) -> Stats {
 pub(crate) fn cnps(src_port: u16, packets: u64) -> Stats {
     Stats {
         payload_bytes: 0,
-        ecn_data: [0; 4].into(),
-        ecn_control: [packets, 0, 0, 0].into(),
+        ecn_data: [0; 4],
+        ecn_control: [packets, 0, 0, 0],
         cnp_packets: packets,
         opcodes: Opcodes::default(),
         transport: TRANSPORT_NONE,
@@ -120,7 +120,7 @@ pub(crate) fn everything() -> Sample {
     let links = vec![up0, out0, link("eth1", ingress), link("eth1", Some(Direction::Egress))];
 
     let mut write = stats(49_152, 1_500_000, 1_560_000_000);
-    write.ecn_data = [0, 0, 1_300_000, 200_000].into();
+    write.ecn_data = [0, 0, 1_300_000, 200_000];
     write.psn = PsnTrack {
         first: 5,
         expected: 0x00AB_CDEF,
@@ -136,7 +136,7 @@ pub(crate) fn everything() -> Sample {
     let mut acks = stats(51_000, 90_000, 5_580_000);
     acks.opcodes = [(0x11, 89_995)].into();
     acks.rare.other_opcode_packets = 5;
-    (acks.ecn_data, acks.ecn_control) = ([0; 4].into(), [0, 0, 90_000, 0].into());
+    (acks.ecn_data, acks.ecn_control) = ([0; 4], [0, 0, 90_000, 0]);
     (acks.acks, acks.payload_bytes) = (89_000, 0);
     (acks.rare.rnr_naks, acks.rare.ack_unknown) = (960, 3);
     acks.rare.naks = [37, 0, 0, 0, 0, 0];
@@ -152,10 +152,10 @@ pub(crate) fn everything() -> Sample {
     read.mixed = rocescope_common::account::Mixed::DSCP;
     let mut gsi = stats(4_791, 24, 7_752);
     (gsi.transport, gsi.src_qp, gsi.rare.payload_unknown) = (3, 1, 2);
-    gsi.ecn_data = [24, 0, 0, 0].into();
+    gsi.ecn_data = [24, 0, 0, 0];
     gsi.psn = PsnTrack::default();
     let mut v1 = stats(0, 3_000, 3_300_000);
-    (v1.roce_version, v1.dscp, v1.ecn_data) = (1, u8::MAX, [0; 4].into());
+    (v1.roce_version, v1.dscp, v1.ecn_data) = (1, u8::MAX, [0; 4]);
     (v1.seldom.other_port_packets, v1.seldom.other_port_bytes) = (3_000, 3_300_000);
     (v1.vlan, v1.inner_vlan) = (VLAN_UNKNOWN, VLAN_UNKNOWN);
 

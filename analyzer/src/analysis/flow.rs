@@ -98,7 +98,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
     let FlowSample { key, stats, .. } = flow;
     let extra = sample.extra.get(&flow.slot);
     let duplicates = sample.duplicates(flow.slot);
-    let ecn_data = Ecn::from(less(stats.ecn_data.counts(), duplicates.ecn_data));
+    let ecn_data = Ecn::from(less(stats.ecn_data, duplicates.ecn_data));
     let latency = sample.metrics.latency.as_ref().and_then(|latency| latency.get(flow.slot));
     // A recording has the samples alone.
     let timed = latency.filter(|_| sample.recording.is_none());

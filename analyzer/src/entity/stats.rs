@@ -1,82 +1,16 @@
 //! Counters of one flow in user space: the kernel's, without the memory for what a flow does not have.
 
-use rocescope_common::account::flow::{EcnCounts, OPCODES, OpcodeCounts};
+use rocescope_common::account::flow::{OPCODES, OpcodeCounts};
 use rocescope_common::account::{FlowCounters, FlowStats, Rare, Seldom};
 
 use crate::util::boxed_unless_zero::BoxedUnlessZero;
 
 /// Counters of one flow. With very many flows most have a few opcodes and no NAK: they take half of what a kernel slot
 /// does.
-pub type Stats = FlowCounters<Opcodes, BoxedUnlessZero<Rare>, BoxedUnlessZero<Seldom>, EcnPackets>;
+pub type Stats = FlowCounters<Opcodes, BoxedUnlessZero<Rare>, BoxedUnlessZero<Seldom>>;
 
 // Of very many flows each has one.
-const _: () = assert!(size_of::<Stats>() <= 224);
-
-/// Packets by IP ECN codepoint: those of nearly every flow are alike.
-#[derive(Clone, Debug, Default)]
-pub struct EcnPackets {
-    /// Codepoint of the first packet, in the two highest bits, and the packets that have it.
-    alike: u64,
-    /// All others.
-    others: Option<Box<[u64; 4]>>,
-}
-
-impl EcnPackets {
-    const CODEPOINT: u32 = 62;
-    const PACKETS: u64 = (1 << Self::CODEPOINT) - 1;
-
-    /// Packets by codepoint: not-ECT, ECT(1), ECT(0), CE.
-    #[inline]
-    pub fn counts(&self) -> [u64; 4] {
-        let mut counts = self.others.as_deref().copied().unwrap_or_default();
-        let alike = &mut counts[(self.alike >> Self::CODEPOINT) as usize & 3];
-        *alike = alike.saturating_add(self.alike & Self::PACKETS);
-        counts
-    }
-
-    #[cold]
-    fn count_other(&mut self, codepoint: usize) {
-        if self.alike & Self::PACKETS == 0 {
-            self.alike = (codepoint as u64 & 3) << Self::CODEPOINT | 1;
-        } else {
-            self.others.get_or_insert_default()[codepoint & 3] += 1;
-        }
-    }
-}
-
-impl EcnCounts for EcnPackets {
-    #[inline]
-    fn count(&mut self, codepoint: usize) {
-        if self.alike >> Self::CODEPOINT == codepoint as u64 {
-            self.alike += 1;
-        } else {
-            self.count_other(codepoint);
-        }
-    }
-
-    #[inline]
-    fn counts(&self) -> [u64; 4] {
-        self.counts()
-    }
-}
-
-impl From<[u64; 4]> for EcnPackets {
-    fn from(mut counts: [u64; 4]) -> Self {
-        let most = (0..4).max_by_key(|at| counts[*at]).unwrap_or_default();
-        let packets = counts[most].min(Self::PACKETS);
-        counts[most] -= packets;
-        let others = (counts != [0; 4]).then(|| Box::new(counts));
-        Self { alike: (most as u64) << Self::CODEPOINT | packets, others }
-    }
-}
-
-impl PartialEq for EcnPackets {
-    fn eq(&self, other: &Self) -> bool {
-        self.counts() == other.counts()
-    }
-}
-
-impl Eq for EcnPackets {}
+const _: () = assert!(size_of::<Stats>() <= 256);
 
 /// True if packets of the flow are part of a PSN sequence: loss and retransmission of ACKs, CNPs and datagrams alone are
 /// unknown.
@@ -225,21 +159,6 @@ mod tests {
         }
         assert_eq!((small.get(7), small.get(30), small.get(NONE)), (4, 0, 0));
         assert_ne!(small, Opcodes::default());
-    }
-
-    #[test]
-    fn ecn_is_counted_like_that_of_a_kernel_slot() {
-        let (mut small, mut slot) = (EcnPackets::default(), [0; 4]);
-        for codepoint in [2, 2, 3, 2, 0, 1, 3, 3, 3] {
-            small.count(codepoint);
-            slot.count(codepoint);
-            assert_eq!(small.counts(), slot, "{codepoint}");
-            assert_eq!((small.clone(), EcnPackets::from(slot).counts()), (slot.into(), slot));
-        }
-        for counts in [[0; 4], [u64::MAX; 4], [0, 0, 7, 0], [1 << 62, 5, 0, 0]] {
-            assert_eq!(EcnPackets::from(counts).counts(), counts);
-        }
-        assert!(EcnPackets::from([0, 0, 7, 0]).others.is_none() && size_of::<EcnPackets>() == 16);
     }
 
     #[test]

@@ -115,7 +115,7 @@ fn retire(sample: &mut Sample) {
             packets: retired.packets + stats.packets,
             bytes: retired.bytes + stats.bytes,
             cnp_packets: retired.cnp_packets + stats.cnp_packets,
-            ecn_data: std::array::from_fn(|bits| retired.ecn_data[bits] + stats.ecn_data.counts()[bits]),
+            ecn_data: std::array::from_fn(|bits| retired.ecn_data[bits] + stats.ecn_data[bits]),
             ..*retired
         };
     }
@@ -211,7 +211,7 @@ fn eight_rails(classes: u32) -> Sample {
         let (local, remote) = (format!("10.{}.0.1", link / 2), format!("10.{}.1.{peer}", link / 2));
         let (src, dst) = if link % 2 == 0 { (&remote, &local) } else { (&local, &remote) };
         let mut stats = stats(49_152, 1_000, 1_000_000 + 1_000 * u64::from(at));
-        stats.ecn_data = [0, 0, 900, 100].into();
+        stats.ecn_data = [0, 0, 900, 100];
         stats.rare.naks[0] = 3;
         (key(link, src, dst, 17 + u32::from(at)), stats)
     };

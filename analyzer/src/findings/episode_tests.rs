@@ -204,7 +204,7 @@ fn a_finding_whose_signals_have_no_time_has_no_begin() {
     // CE marks without their times: a recording.
     let mut sample =
         run(3_600, Metrics::default(), FlowSignalIntervals::default(), FlowSignalIntervals::default());
-    sample.flows[0].stats.ecn_data = [0, 0, 3_599_000, 100_000].into();
+    sample.flows[0].stats.ecn_data = [0, 0, 3_599_000, 100_000];
     let congested = by_id(&sample, "ecn.congestion").unwrap();
     assert_eq!((congested.first_seen_ns, congested.since_ns()), (None, None));
     let whole = &congested.episodes[..];
@@ -232,7 +232,7 @@ fn congestion_of_the_first_minute_of_an_hour_has_the_figures_of_its_minute() {
             .with(Signal::GapCapable, gaps)
             .with(Signal::GapMarked, at_marks);
         let mut sample = run(3_600, metrics, flow, FlowSignalIntervals::default());
-        sample.flows[0].stats.ecn_data = [0, 0, 3_600_000 - ce, ce].into();
+        sample.flows[0].stats.ecn_data = [0, 0, 3_600_000 - ce, ce];
         let mut facts = Facts::of(&sample, &Options::default());
         let ce = (0..3_600u32).map(|at| if at <= 60 { 500 } else { u32::from(at == 1_000) * 120 }).collect();
         facts.links[0].ecn_over_time = Some(EcnOverTime {

@@ -269,7 +269,7 @@ fn ten_minutes_of_400_flows_are_some_megabytes() {
             *ce += random.below(1 << 10);
             let (src, dst) = (format!("10.0.{}.1", n % 8), format!("10.1.{}.{}", n % 8, n / 8));
             let mut stats = stats(49_152 + u16::try_from(n).unwrap(), *packets, *packets * 4_158);
-            stats.ecn_data = [0, 0, *packets - *ce, *ce].into();
+            stats.ecn_data = [0, 0, *packets - *ce, *ce];
             (key(u16::try_from(n % 16).unwrap(), &src, &dst, 1_000 + n), stats)
         });
         let way = |n: u32| if n.is_multiple_of(2) { Direction::Ingress } else { Direction::Egress };

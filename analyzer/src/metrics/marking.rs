@@ -29,9 +29,9 @@ pub type ByLink = Map<u16, Box<ByDscp>>;
 
 /// Adds the packets of one flow.
 pub fn add(link: &mut ByDscp, stats: &Stats, extra: Option<&Extra>) {
-    let control: u64 = stats.ecn_control.counts().iter().sum();
+    let control: u64 = stats.ecn_control.iter().sum();
     let mut own = Marked {
-        data_packets: stats.ecn_data.counts().iter().sum(),
+        data_packets: stats.ecn_data.iter().sum(),
         data_bytes: stats.data_bytes,
         ack_packets: control.saturating_sub(stats.cnp_packets),
         cnp_packets: stats.cnp_packets.min(control),
@@ -72,8 +72,8 @@ mod tests {
     fn each_packet_counts_under_its_dscp_and_kind() {
         let stats = Stats {
             dscp: 26,
-            ecn_data: [1, 0, 8, 1].into(),
-            ecn_control: [4, 0, 2, 0].into(),
+            ecn_data: [1, 0, 8, 1],
+            ecn_control: [4, 0, 2, 0],
             cnp_packets: 4,
             data_bytes: 1000,
             ..Stats::default()
@@ -96,8 +96,7 @@ mod tests {
         assert_eq!((link[26], link[0], link[48]), (all(7, 700, 1, 0), all(3, 300, 1, 0), all(0, 0, 0, 4)));
         // What began as RoCEv1 has no DSCP of its own.
         let mut link = [Marked::default(); 64];
-        let stats =
-            Stats { dscp: DSCP_NONE, ecn_data: [0, 0, 3, 0].into(), data_bytes: 300, ..Stats::default() };
+        let stats = Stats { dscp: DSCP_NONE, ecn_data: [0, 0, 3, 0], data_bytes: 300, ..Stats::default() };
         add(&mut link, &stats, Some(&Extra { dscps: dscps[1..2].to_vec(), ..Extra::default() }));
         assert_eq!(link[0], all(3, 300, 0, 0));
     }

@@ -77,7 +77,7 @@ impl Counts {
         Self {
             packets: stats.packets,
             bytes: stats.bytes,
-            ecn_data: stats.ecn_data.counts(),
+            ecn_data: stats.ecn_data,
             cnp: stats.cnp_packets,
             acks: stats.acks,
             rnr: stats.rare.rnr_naks,

@@ -73,7 +73,7 @@ fn what_two_taps_show_is_there_once() {
         let mut stats = stats(7, 1_000, 100_000);
         stats.psn.missing = lost;
         stats.rare.naks[0] = 5;
-        stats.ecn_data = [0, 0, 994, 6].into();
+        stats.ecn_data = [0, 0, 994, 6];
         (key(link, "10.0.0.1", "10.0.0.2", 1), stats)
     };
     // Of seven packets lost, four were lost between the taps.

@@ -206,7 +206,7 @@ mod tests {
             *ce += random.below(1 << 10);
             let (src, dst) = (format!("10.0.{}.1", n % 8), format!("10.1.{}.{}", n % 8, n / 8));
             let mut stats = stats(49_152 + u16::try_from(n).unwrap(), *packets, *packets * 4_158);
-            stats.ecn_data = [0, 0, *packets - *ce, *ce].into();
+            stats.ecn_data = [0, 0, *packets - *ce, *ce];
             (key(u16::try_from(n % 16).unwrap(), &src, &dst, 1_000 + n), stats)
         });
         let direction = |n| if n % 2 == 0 { Direction::Ingress } else { Direction::Egress };

@@ -25,8 +25,8 @@ use crate::entity::devices::Devices;
 use crate::entity::nccl::Nccl;
 use crate::entity::owners::{Owned, Owners};
 pub use crate::entity::{
-    Address, Direction, EcnPackets, Extra, MULTICAST_QP, Opcodes, PeerKey, Stats, Tuple, address,
-    from_kernel, has_sequence,
+    Address, Direction, Extra, MULTICAST_QP, Opcodes, PeerKey, Stats, Tuple, address, from_kernel,
+    has_sequence,
 };
 use crate::metrics::Metrics;
 use crate::metrics::duplicates::DuplicateCounts;

@@ -7,9 +7,9 @@ use rocescope_common::account::psn::PsnTrack;
 use rocescope_common::account::{FlowKey, Rare, Seldom};
 
 use super::{
-    Address, Direction, EcnPackets, EventSample, Extra, FlowSample, Flows, GrownTimes, LastGrowth,
-    LinkSample, MissedCounts, MissedInterval, MissedTimes, Opcodes, PeerKey, Recording, Retired,
-    RetiredTuple, Sample, SourceKind, Stats, Tuple,
+    Address, Direction, EventSample, Extra, FlowSample, Flows, GrownTimes, LastGrowth, LinkSample,
+    MissedCounts, MissedInterval, MissedTimes, Opcodes, PeerKey, Recording, Retired, RetiredTuple, Sample,
+    SourceKind, Stats, Tuple,
 };
 use crate::util::pack::{Input, Layout, Malformed, Pack, pack};
 
@@ -40,7 +40,8 @@ pack! {
     struct FlowKey { src, dst, dest_qp, link, family, pad }
     struct Stats {
         packets, bytes, payload_bytes, first_ns, last_ns, mtu, src_qp, encap, src_port, vlan, inner_vlan, pcp, dscp, mixed,
-        roce_version, transport, response_open, psn, data_bytes, ecn_data, ecn_control, seldom, acks, cnp_packets, opcodes, rare,
+        roce_version, transport, response_open, psn, data_bytes, ecn_data, ecn_control, seldom, acks,
+        cnp_packets, opcodes, rare,
     }
     struct Rare {
         payload_unknown, other_opcode_packets, rnr_naks, naks, ack_unknown, psn_responses, response_holes,
@@ -74,20 +75,6 @@ impl Pack for Flows {
 
     fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
         Vec::unpack(input).map(|flows: Vec<FlowSample>| flows.into())
-    }
-}
-
-impl Pack for EcnPackets {
-    fn layout(layout: &mut Layout) {
-        <[u64; 4]>::layout(layout);
-    }
-
-    fn pack(&self, out: &mut Vec<u8>) {
-        self.counts().pack(out);
-    }
-
-    fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
-        <[u64; 4]>::unpack(input).map(Self::from)
     }
 }
 

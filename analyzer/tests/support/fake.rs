@@ -124,7 +124,7 @@ impl Spec {
         stats.first_ns = START_NS;
         stats.last_ns = START_NS + seconds * 1_000_000_000;
         let ecn = if self.capable { [0, 0, data - ce, ce] } else { [data, 0, 0, 0] };
-        *(if control { &mut stats.ecn_control } else { &mut stats.ecn_data }) = ecn.into();
+        *(if control { &mut stats.ecn_control } else { &mut stats.ecn_data }) = ecn;
         stats.cnp_packets = self.cnp * seconds;
         stats.opcodes = [(self.opcode & 0x1F, data)].into();
         stats.transport = self.opcode >> 5;

@@ -126,11 +126,11 @@ fn marked(second: u64) -> Sample {
     world.flows[0].ce_permille = 100;
     let mut sample = world.at(second);
     let stats = &mut sample.flows[0].stats;
-    let [not_ect, capable @ ..] = stats.ecn_data.counts();
-    let capable: u64 = capable.iter().sum();
+    let capable: u64 = stats.ecn_data[1..].iter().sum();
     let of = |seconds: u64| capable / second * seconds;
-    let ce = of(second.clamp(5, 10) - 5) / 10;
-    stats.ecn_data = [not_ect, 0, capable - ce, ce].into();
+    stats.ecn_data[3] = of(second.clamp(5, 10) - 5) / 10;
+    stats.ecn_data[2] = capable - stats.ecn_data[3];
+    stats.ecn_data[1] = 0;
     sample
 }
 

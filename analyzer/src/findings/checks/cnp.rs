@@ -271,7 +271,7 @@ mod tests {
     use crate::findings::{Finding, tests::found};
 
     fn storm(cnps: u64, data: u64, ce: u64) -> Option<Finding> {
-        let there = Stats { ecn_data: [0, 0, data - ce, ce].into(), ..stats(50_000, data, 1_000 * data) };
+        let there = Stats { ecn_data: [0, 0, data - ce, ce], ..stats(50_000, data, 1_000 * data) };
         let back = Stats { cnp_packets: cnps, ..stats(0, cnps, 74 * cnps) };
         let flows =
             vec![(key(0, "10.0.0.1", "10.0.0.2", 17), there), (key(0, "10.0.0.2", "10.0.0.1", 18), back)];
@@ -316,7 +316,7 @@ mod tests {
             let answers = FlowSignalIntervals::default().with(Signal::Cnp, intervals);
             let mut sample = run(3_600, Metrics::default(), FlowSignalIntervals::default(), answers);
             // The hour has marks, and none in the intervals.
-            sample.flows[0].stats.ecn_data = [0, 0, 3_599_000, 1_000].into();
+            sample.flows[0].stats.ecn_data = [0, 0, 3_599_000, 1_000];
             let marks =
                 FlowSignalIntervals::default().with(Signal::CeMarked, vec![interval(2_000..2_100, 1_000)]);
             sample.metrics.loss.as_mut().unwrap().intervals.flows.insert(0, marks);

@@ -501,8 +501,7 @@ mod tests {
     fn congestion_is_an_effect_of_missing_cnps() {
         use crate::findings::Problem;
         let last_ns = START + SECOND;
-        let data =
-            Stats { ecn_data: [0, 0, 4_000, 1_000].into(), last_ns, ..stats(50_000, 5_000, 5_000_000) };
+        let data = Stats { ecn_data: [0, 0, 4_000, 1_000], last_ns, ..stats(50_000, 5_000, 5_000_000) };
         let answers = Stats { acks: 100, last_ns, ..stats(50_000, 100, 6_000) };
         let flows =
             vec![(key(0, "10.0.0.1", "10.0.0.2", 5), data), (key(0, "10.0.0.2", "10.0.0.1", 6), answers)];
@@ -519,7 +518,7 @@ mod tests {
     #[test]
     fn many_flows_with_few_marks_each_are_congested_together() {
         let with = |marks: &[u64]| {
-            let data = |ce| Stats { ecn_data: [0, 0, 500 - ce, ce].into(), ..stats(50_000, 500, 500_000) };
+            let data = |ce| Stats { ecn_data: [0, 0, 500 - ce, ce], ..stats(50_000, 500, 500_000) };
             let flows = (5..).zip(marks).map(|(qp, ce)| (key(0, "10.0.0.1", "10.0.0.2", qp), data(*ce)));
             found(&sample(vec![link("eth0", None)], flows.collect()), &Options::default())
                 .into_iter()

@@ -289,7 +289,7 @@ impl Recorder {
         let then = self.counts.clone();
         let troubled: Set<u32> = fresh.iter().map(|(slot, _)| *slot).collect();
         for (slot, stats) in flows {
-            let [_, ect1, ect0, ce] = stats.ecn_data.counts();
+            let [_, ect1, ect0, ce] = stats.ecn_data;
             let counts = Counts { packets: stats.packets, capable: ect1 + ect0 + ce };
             let before = self.set(slot, counts);
             if troubled.contains(&slot) {

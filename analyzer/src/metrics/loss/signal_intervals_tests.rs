@@ -50,7 +50,7 @@ fn live_packets_at_a_signal_lie_between_those_of_two_readings() {
 fn readings_give_intervals_of_marks_and_cnps() {
     let mut recorder = Recorder::new(1);
     for (second, ce) in [(1, 0), (2, 5), (3, 9), (4, 9), (20, 10)] {
-        let stats = Stats { packets: 100 * second, ecn_data: [0, 0, 50, ce].into(), ..Stats::default() };
+        let stats = Stats { packets: 100 * second, ecn_data: [0, 0, 50, ce], ..Stats::default() };
         recorder.reading([(2, &stats)].into_iter(), second * S);
     }
     let intervals = recorder.intervals();
@@ -69,11 +69,8 @@ fn live_there_are_marks_where_a_kind_of_signal_begins_and_ends() {
     let mut recorder = Recorder::new(1);
     for second in 1..=9 {
         let ecn_data = [0, 0, 50, second.clamp(2, 5) - 2];
-        let [marked, other] = [ecn_data, [0; 4]].map(|ecn_data| Stats {
-            packets: 100 * second,
-            ecn_data: ecn_data.into(),
-            ..Stats::default()
-        });
+        let [marked, other] =
+            [ecn_data, [0; 4]].map(|ecn_data| Stats { packets: 100 * second, ecn_data, ..Stats::default() });
         recorder.reading([(2, &marked), (4, &other)].into_iter(), second * S);
     }
     let intervals = recorder.intervals();

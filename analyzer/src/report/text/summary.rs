@@ -299,10 +299,10 @@ mod tests {
             ecn(&Report::build(&sample(vec![link("a.pcap", None)], flows), &Options::default()))
         };
         let data = || stats(50_000, 100, 100_000);
-        let not_ect = Stats { ecn_data: [100, 0, 0, 0].into(), ..data() };
+        let not_ect = Stats { ecn_data: [100, 0, 0, 0], ..data() };
         assert_eq!(of(not_ect), "not enabled: all data is Not-ECT");
         assert_eq!(of(cnps(50_000, 10)), "unknown: no data packets");
-        let v1 = Stats { ecn_data: [0; 4].into(), roce_version: 1, ..data() };
+        let v1 = Stats { ecn_data: [0; 4], roce_version: 1, ..data() };
         assert_eq!(of(v1), "none: RoCEv1 has no ECN bits");
     }
 }

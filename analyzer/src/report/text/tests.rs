@@ -58,7 +58,7 @@ fn everything_at_once() {
 fn many_flows_of_one_capture() {
     let flows = (0..40u16).map(|i| {
         let mut stats = stats(49_152 + i, 100_000, 104_000_000 - 1_000_000 * u64::from(i));
-        stats.ecn_data = [stats.packets, 0, 0, 0].into();
+        stats.ecn_data = [stats.packets, 0, 0, 0];
         if i >= 27 {
             stats.psn.gaps = u64::from(i);
             stats.psn.missing = 100 * u64::from(i);

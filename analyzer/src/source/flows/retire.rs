@@ -56,7 +56,7 @@ impl RetiredTuples {
         for (sum, n) in sum.ecn.iter_mut().zip(stats.ecn()) {
             *sum += n;
         }
-        for (sum, n) in sum.ecn_data.iter_mut().zip(stats.ecn_data.counts()) {
+        for (sum, n) in sum.ecn_data.iter_mut().zip(stats.ecn_data) {
             *sum += n;
         }
         let link = self.marking.entry(key.link).or_insert_with(|| Box::new([Marked::default(); 64]));
@@ -131,8 +131,8 @@ mod tests {
             seldom: Seldom { other_port_packets: 1, other_port_bytes: other, ..Seldom::NONE }.into(),
             src_port: 1000,
             roce_version: 2,
-            ecn_data: [1, 0, 1, 0].into(),
-            ecn_control: [0, 0, 1, 0].into(),
+            ecn_data: [1, 0, 1, 0],
+            ecn_control: [0, 0, 1, 0],
             ..Stats::default()
         }
     }

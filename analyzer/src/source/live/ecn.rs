@@ -37,7 +37,7 @@ struct EcnCounters {
 
 impl EcnCounters {
     fn of(flow: &FlowSample) -> Self {
-        let [_, ect1, ect0, ce] = flow.stats.ecn_data.counts();
+        let [_, ect1, ect0, ce] = flow.stats.ecn_data;
         Self { capable: ect1 + ect0 + ce, ce, cnp: flow.stats.cnp_packets }
     }
 
@@ -194,7 +194,7 @@ mod tests {
 
     fn flow(slot: u32, capable: u64, ce: u64, cnp_packets: u64) -> FlowSample {
         let mut stats = Stats { packets: capable + cnp_packets, cnp_packets, ..Stats::default() };
-        stats.ecn_data = [0, 0, capable - ce, ce].into();
+        stats.ecn_data = [0, 0, capable - ce, ce];
         FlowSample { slot, key: FlowKey::default(), stats }
     }
 

@@ -562,16 +562,13 @@ fn add(stats: &mut Stats, row: &FlowSecond) {
     if row.packets > control {
         stats.data_bytes += row.bytes;
     }
-    let [not_ect, ect1, ect0, ce] = stats.ecn_data.counts();
-    let ect0 = ect0 + row.ecn_capable.saturating_sub(row.ce);
-    stats.ecn_data = [not_ect, ect1, ect0, ce + row.ce].into();
+    let [_, _, ect, ce] = &mut stats.ecn_data;
+    *ect += row.ecn_capable.saturating_sub(row.ce);
+    *ce += row.ce;
     if row.roce_version == Some(2) {
         // The recording does not have the codepoint of the others, which reports state as unknown; their number
         // separates RoCEv2 packets from those without a port.
-        let [not_ect, marked @ ..] = stats.ecn_control.counts();
-        let [ect1, ect0, ce] = marked;
-        let not_ect = not_ect + row.packets.saturating_sub(row.ecn_capable);
-        stats.ecn_control = [not_ect, ect1, ect0, ce].into();
+        stats.ecn_control[0] += row.packets.saturating_sub(row.ecn_capable);
     }
     stats.acks += row.acks;
     stats.cnp_packets += row.cnp_packets;

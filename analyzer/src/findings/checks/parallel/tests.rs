@@ -60,7 +60,7 @@ fn marks_on_one_of_two() {
     let marked = |ce: [u64; 2], pairs: u32| {
         one_of(&uplinks(|link, pair, data, _, _| {
             let ce = if pair < pairs { ce[usize::from(link)] } else { 0 };
-            data.ecn_data = [0, 0, data.packets - ce, ce].into();
+            data.ecn_data = [0, 0, data.packets - ce, ce];
         }))
     };
     let finding = marked([0, 25], 3).unwrap();
@@ -143,7 +143,7 @@ fn requests_without_payload_are_timed_as_well() {
 fn links_without_common_hosts_are_not_compared() {
     let mut rails = uplinks(|link, _, data, _, _| {
         let ce = if link == 1 { 90 } else { 0 };
-        data.ecn_data = [0, 0, data.packets - ce, ce].into();
+        data.ecn_data = [0, 0, data.packets - ce, ce];
     });
     assert!(one_of(&rails).is_some());
     for flow in rails.flows.iter_mut().filter(|flow| flow.key.link == 1) {
@@ -169,7 +169,7 @@ fn one_pair_of_hosts_with_flows_enough() {
     let marked = |flows: u32| {
         between(&|link, number, sample, at| {
             let ce = if link == 1 && number < flows { 60 } else { 0 };
-            sample.flows[at].stats.ecn_data = [0, 0, 1_000 - ce, ce].into();
+            sample.flows[at].stats.ecn_data = [0, 0, 1_000 - ce, ce];
         })
     };
     let title = "ECN congestion towards 10.0.1.1: 6.00 % CE-marked, 6 flows, 0 % on up0";

@@ -260,7 +260,7 @@ fn main(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Detail>)
     let other_row = other.zip(view.data.as_ref()).and_then(|(other, data)| data.row(&other.id));
     lines.extend(acks(stats, row, grown(other_row)));
     lines.extend(other.into_iter().flat_map(|other| answered(&Counts::counted(&other.stats), row)));
-    lines.extend(marks(&Counts::counted(stats), codepoints(view, stats.ecn(), stats.ecn_data.counts()), row));
+    lines.extend(marks(&Counts::counted(stats), codepoints(view, stats.ecn(), stats.ecn_data), row));
     lines.extend(nak_codes(stats, row));
     lines.extend(nak_causes_of(detail, row, view, other));
     lines.extend(latency(detail, row, view));
