@@ -41,9 +41,9 @@ struct Slot {
     /// Number of its ring.
     ring: u32,
     /// Requests that passed while the flow with the answers was not known.
-    unpaired: u32,
+    unpaired: u64,
     /// Requests that passed while all rings were in use.
-    untracked: u32,
+    untracked: u64,
     /// Beginning of its open message: see [`begun`].
     begun_ns: u64,
     /// State of the early requests or answers.
@@ -166,7 +166,7 @@ impl Collector {
         let request =
             Request { psn: packet.psn, class, message, duplicate_psn: packet.outcome.duplicate_psn };
         if !reverse.paired {
-            slot.unpaired = slot.unpaired.saturating_add(1);
+            slot.unpaired += 1;
             if slot.early != EarlyState::TooMuch {
                 self.keep(packet.slot, EarlyMessage::request(request, packet.time_ns));
             }
@@ -178,12 +178,12 @@ impl Collector {
         self.take_ring(at);
         let Some(slot) = self.slots.get_mut(at) else { return };
         let Some(ring) = self.rings.get_mut(slot.ring as usize) else {
-            slot.untracked = slot.untracked.saturating_add(1);
+            slot.untracked += 1;
             return;
         };
         // Answers that never come this way would leave old requests to wait for the first that does.
         if reverse.slot == NONE && ring.outstanding() >= RING as u64 {
-            slot.unpaired = slot.unpaired.saturating_add(1);
+            slot.unpaired += 1;
             return;
         }
         on_request(ring.as_mut(), request, packet.time_ns);
@@ -238,7 +238,7 @@ impl Collector {
             self.early.forget(requests);
             self.early.forget(answers);
         } else if let Some(ring) = self.rings.get_mut(slot.ring as usize) {
-            slot.unpaired = slot.unpaired.saturating_sub(self.early.replay(requests, answers, ring.as_mut()));
+            slot.unpaired -= self.early.replay(requests, answers, ring.as_mut()).min(slot.unpaired);
         }
     }
 
@@ -264,11 +264,11 @@ impl Collector {
     fn figures(&self) -> BySlot {
         let metrics = (0u32..).zip(&self.slots).filter_map(|(number, slot)| {
             let ring = self.rings.get(slot.ring as usize);
-            if ring.is_none() && slot.unpaired | slot.untracked == 0 {
+            if ring.is_none() && slot.unpaired + slot.untracked == 0 {
                 return None;
             }
             let mut figure = ring.map(|ring| ring.figure()).unwrap_or_default();
-            (figure.unpaired, figure.untracked) = (slot.unpaired.into(), slot.untracked.into());
+            (figure.unpaired, figure.untracked) = (slot.unpaired, slot.untracked);
             Some((number, figure))
         });
         metrics.collect()

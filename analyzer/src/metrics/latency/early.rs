@@ -77,7 +77,7 @@ impl Early {
     }
 
     /// Times what two flows kept, which are now known to belong together; gives the number of requests.
-    pub(super) fn replay(&mut self, requests: u32, answers: u32, ring: &mut impl LatencyMemory) -> u32 {
+    pub(super) fn replay(&mut self, requests: u32, answers: u32, ring: &mut impl LatencyMemory) -> u64 {
         let asked = self.take(requests);
         let answered = self.take(answers);
         let mut answers = answered.iter().peekable();
@@ -88,8 +88,7 @@ impl Early {
             request.pass(ring);
         }
         answers.for_each(|answer| answer.pass(ring));
-        // At most [`KEPT`].
-        u32::try_from(asked.len()).unwrap_or(u32::MAX)
+        asked.len() as u64
     }
 
     /// The flow of a slot was retired, or began anew.
