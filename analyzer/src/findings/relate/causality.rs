@@ -13,11 +13,27 @@ use crate::util::map::Map;
 /// Kinds that cause a finding, and kinds that it causes.
 pub(super) type Related = (Vec<&'static str>, Vec<&'static str>);
 
-/// Causes and effects by places and times: kinds in the order of the checks.
+/// A queue pair with its host.
+pub(super) type QueuePair = (Address, u32);
+
+/// Kinds found whose queue pairs decide whether one causes the other.
+pub(super) fn related_by_queue_pairs(found: &[Finding]) -> BTreeSet<&'static str> {
+    let kinds: BTreeSet<&'static str> = found.iter().map(|one| one.id).collect();
+    let mut related = BTreeSet::new();
+    for effect in &kinds {
+        let causes = causes_of(effect).iter().filter(|cause| kinds.contains(*cause));
+        let causes = causes.filter(|cause| is_of_queue_pairs(cause));
+        related.extend(causes.flat_map(|cause| [*cause, *effect]));
+    }
+    related
+}
+
+/// Causes and effects by places and times: kinds in the order of the checks. Queue pairs are sorted, and those of kinds
+/// that are [related by them](related_by_queue_pairs).
 pub(super) fn met(
     found: &[Finding],
     hosts: &[BTreeSet<(Address, Address)>],
-    queue_pairs: &[BTreeSet<(Address, u32)>],
+    queue_pairs: &[Vec<QueuePair>],
 ) -> Vec<Related> {
     let mut known = FindingIndex::default();
     for (at, finding) in found.iter().enumerate() {
@@ -26,7 +42,6 @@ pub(super) fn met(
     known.prepare();
     // Kinds by what they cause, as the entries of the effects name it.
     let kinds: Vec<&'static str> = known.kinds.iter().map(|(id, _)| *id).collect();
-    let causes_of = |id| entry(id).map_or(&[][..], |entry| entry.causes);
     let mut effects_of: Map<&'static str, Vec<&'static str>> = Map::default();
     for effect in &kinds {
         for cause in causes_of(effect) {
@@ -37,7 +52,7 @@ pub(super) fn met(
         let meets = |kind: &KindIndex, by_queue_pairs, role| {
             let times = Times::of(&one.episodes);
             if by_queue_pairs {
-                kind.at_queue_pairs(&queue_pairs[at], &times, role)
+                kind.by_queue_pair.meets(&queue_pairs[at], &times, role)
             } else {
                 kind.between(&hosts[at], &times, role)
             }
@@ -57,6 +72,10 @@ pub(super) fn met(
     found.iter().enumerate().map(related).collect()
 }
 
+fn causes_of(id: &str) -> &'static [&'static str] {
+    entry(id).map_or(&[], |entry| entry.causes)
+}
+
 fn is_of_queue_pairs(id: &str) -> bool {
     entry(id).is_some_and(|entry| entry.of_queue_pairs)
 }
@@ -69,12 +88,7 @@ struct FindingIndex {
 }
 
 impl FindingIndex {
-    fn add(
-        &mut self,
-        one: &Finding,
-        hosts: &BTreeSet<(Address, Address)>,
-        queue_pairs: &BTreeSet<(Address, u32)>,
-    ) {
+    fn add(&mut self, one: &Finding, hosts: &BTreeSet<(Address, Address)>, queue_pairs: &[QueuePair]) {
         let at = *self.at.entry(one.id).or_insert_with(|| {
             self.kinds.push((one.id, Vec::new()));
             self.kinds.len() - 1
@@ -89,8 +103,9 @@ impl FindingIndex {
 
     fn prepare(&mut self) {
         for kind in self.kinds.iter_mut().flat_map(|(_, of_kind)| of_kind) {
-            let times = kind.by_hosts.values_mut().chain(kind.by_queue_pair.values_mut());
+            let times = kind.by_hosts.values_mut();
             times.chain([&mut kind.all, &mut kind.anywhere]).for_each(Times::prepare);
+            kind.by_queue_pair.prepare();
         }
     }
 
@@ -107,16 +122,11 @@ struct KindIndex {
     /// Those that name no hosts.
     anywhere: Times,
     by_hosts: Map<(Address, Address), Times>,
-    by_queue_pair: Map<(Address, u32), Times>,
+    by_queue_pair: ByQueuePair,
 }
 
 impl KindIndex {
-    fn add(
-        &mut self,
-        episodes: &[Episode],
-        hosts: &BTreeSet<(Address, Address)>,
-        queue_pairs: &BTreeSet<(Address, u32)>,
-    ) {
+    fn add(&mut self, episodes: &[Episode], hosts: &BTreeSet<(Address, Address)>, queue_pairs: &[QueuePair]) {
         let times = Times::of(episodes);
         self.all.extend(&times);
         if hosts.is_empty() {
@@ -125,9 +135,7 @@ impl KindIndex {
         for pair in hosts {
             self.by_hosts.entry(*pair).or_default().extend(&times);
         }
-        for queue_pair in queue_pairs {
-            self.by_queue_pair.entry(*queue_pair).or_default().extend(&times);
-        }
+        self.by_queue_pair.add(queue_pairs, times);
     }
 
     /// True if one of them was at the same time between one of these hosts, or if the hosts of either are not known.
@@ -138,10 +146,56 @@ impl KindIndex {
         self.anywhere.meets(times, role)
             || hosts.iter().filter_map(|pair| self.by_hosts.get(pair)).any(|own| own.meets(times, role))
     }
+}
 
-    /// True if one of them was at the same time in one of these queue pairs.
-    fn at_queue_pairs(&self, queue_pairs: &BTreeSet<(Address, u32)>, times: &Times, role: Role) -> bool {
-        queue_pairs.iter().filter_map(|one| self.by_queue_pair.get(one)).any(|own| own.meets(times, role))
+/// Times of findings by queue pair. One finding may name a million: queue pairs that the same findings name share the
+/// number of their times.
+#[derive(Default)]
+struct ByQueuePair {
+    /// Until prepared, a queue pair has an entry for each finding; then it is sorted, with one for all.
+    numbers: Vec<(QueuePair, usize)>,
+    times: Vec<Times>,
+}
+
+impl ByQueuePair {
+    fn add(&mut self, queue_pairs: &[QueuePair], times: Times) {
+        if !queue_pairs.is_empty() {
+            let number = self.times.len();
+            self.numbers.extend(queue_pairs.iter().map(|one| (*one, number)));
+            self.times.push(times);
+        }
+    }
+
+    fn prepare(&mut self) {
+        let of_findings = std::mem::take(&mut self.times);
+        let mut known: Map<Vec<usize>, usize> = Map::default();
+        let mut findings = Vec::new();
+        self.numbers.sort_unstable();
+        for same in self.numbers.chunk_by_mut(|(one, _), (other, _)| one == other) {
+            findings.clear();
+            findings.extend(same.iter().map(|(_, finding)| *finding));
+            same[0].1 = known.get(&findings).copied().unwrap_or_else(|| {
+                let mut times = Times::default();
+                findings.iter().for_each(|finding| times.extend(&of_findings[*finding]));
+                times.prepare();
+                self.times.push(times);
+                known.insert(findings.clone(), self.times.len() - 1);
+                self.times.len() - 1
+            });
+        }
+        self.numbers.dedup_by_key(|(queue_pair, _)| *queue_pair);
+    }
+
+    /// True if one of the findings was at the same time in one of these queue pairs, which are sorted.
+    fn meets(&self, queue_pairs: &[QueuePair], times: &Times, role: Role) -> bool {
+        let (mut rest, mut before) = (&self.numbers[..], None);
+        queue_pairs.iter().any(|one| {
+            rest = &rest[rest.partition_point(|(known, _)| known < one)..];
+            let number = rest.first().filter(|(known, _)| known == one).map(|(_, number)| *number);
+            number.is_some_and(|number| {
+                before.replace(number) != Some(number) && self.times[number].meets(times, role)
+            })
+        })
     }
 }
 
@@ -264,7 +318,7 @@ mod tests {
                 finding("retry.storm", (end - EPISODE_GAP_NS, end)),
             ];
             assert_eq!(can_cause(&found[0].episodes, &found[1].episodes), expected);
-            let (nowhere, no_pairs) = (vec![BTreeSet::new(); 2], vec![BTreeSet::new(); 2]);
+            let (nowhere, no_pairs) = (vec![BTreeSet::new(); 2], vec![Vec::new(); 2]);
             let related = met(&found, &nowhere, &no_pairs);
             assert_eq!((related[0].1.is_empty(), related[1].0.is_empty()), (!expected, !expected));
         }
@@ -303,7 +357,8 @@ mod tests {
                 })
                 .collect();
             let hosts: Vec<_> = found.iter().map(hosts).collect();
-            let queue_pairs: Vec<_> = found.iter().map(|one| queue_pairs(one, |_| None)).collect();
+            let queue_pairs: Vec<_> =
+                found.iter().map(|one| queue_pairs(one.named.iter(), |_| None)).collect();
             let sorted = |ids: &mut Vec<&'static str>| {
                 ids.sort_unstable();
                 ids.dedup();
@@ -316,7 +371,7 @@ mod tests {
                     let (one, other) = (&found[cause], &found[effect]);
                     let is_cause = entry(other.id).is_some_and(|entry| entry.causes.contains(&one.id));
                     let meet = if is_of_queue_pairs(one.id) {
-                        !queue_pairs[cause].is_disjoint(&queue_pairs[effect])
+                        queue_pairs[cause].iter().any(|one| queue_pairs[effect].contains(one))
                     } else {
                         hosts[cause].is_empty()
                             || hosts[effect].is_empty()

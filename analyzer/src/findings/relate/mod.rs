@@ -3,7 +3,6 @@
 pub(super) mod causality;
 mod owners;
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use super::catalog::entry;
@@ -11,10 +10,11 @@ use super::index::Name;
 use super::{CostBase, Finding, Impact, Subject};
 use crate::sample::Address;
 use crate::util::map::Map;
-use causality::met;
+use causality::{QueuePair, met, related_by_queue_pairs};
 use owners::owned;
 
-/// Sets causes and effects of all findings. `peer` gives the queue pair at the other end of a flow, if known.
+/// Sets causes and effects of all findings. `peer` gives the queue pair at the other end of a flow, if known, and is
+/// asked once for each.
 ///
 /// There may be thousands of findings, such as one for each of many links, so none is compared with all others: [`met`]
 /// finds those of a kind that meet one by their places and times.
@@ -23,8 +23,7 @@ pub(super) fn relate(found: &mut [Finding], peer: impl Fn(&Name) -> Option<u32>)
         finding.at = Some(at);
     }
     let hosts: Vec<BTreeSet<(Address, Address)>> = found.iter().map(hosts).collect();
-    let queue_pairs: Vec<BTreeSet<(Address, u32)>> =
-        found.iter().map(|one| queue_pairs(one, &peer)).collect();
+    let queue_pairs = all_queue_pairs(found, peer);
     let claimed = claimed(found, &hosts);
     let met = met(found, &hosts, &queue_pairs);
     for (finding, (causes, effects)) in found.iter_mut().zip(met) {
@@ -64,12 +63,6 @@ pub(super) fn relate(found: &mut [Finding], peer: impl Fn(&Name) -> Option<u32>)
         found[effect].owner_at = Some(owner);
         found[owner].severity = found[owner].severity.max(found[effect].severity);
     }
-}
-
-/// Asks once for each flow: thousands of findings may name the same one, on as many links.
-pub(super) fn cached(peer: impl Fn(&Name) -> Option<u32>) -> impl Fn(&Name) -> Option<u32> {
-    let known: RefCell<Map<Name, Option<u32>>> = RefCell::default();
-    move |name| *known.borrow_mut().entry(*name).or_insert_with(|| peer(name))
 }
 
 /// Causes and owners set by a family itself, from better evidence than hosts and times.
@@ -124,18 +117,39 @@ fn add(ids: &mut Vec<&'static str>, id: &'static str) {
 
 /// The host pairs named by a finding, smaller address first; a finding about a device names none.
 pub(super) fn hosts(finding: &Finding) -> BTreeSet<(Address, Address)> {
-    finding.named.iter().map(|(src, dst, _)| (*src.min(dst), *src.max(dst))).collect()
+    let mut before = None;
+    let all = finding.named.iter().map(|(src, dst, _)| (*src.min(dst), *src.max(dst)));
+    // Flows are sorted: of a million, few are between other hosts than the one before.
+    all.filter(|hosts| before.replace(*hosts) != Some(*hosts)).collect()
 }
 
-/// The queue pairs named by a finding, each with its host.
-pub(super) fn queue_pairs(
-    finding: &Finding,
+/// The queue pairs of each finding of a kind that is related by them.
+fn all_queue_pairs<'f>(found: &'f [Finding], peer: impl Fn(&Name) -> Option<u32>) -> Vec<Vec<QueuePair>> {
+    let kinds = related_by_queue_pairs(found);
+    let names = |one: &'f Finding| kinds.contains(one.id).then_some(one.named.iter());
+    // Thousands of findings may name the same flow, on as many links, and one a million flows.
+    let mut peers: Vec<(&Name, Option<u32>)> =
+        found.iter().filter_map(names).flatten().map(|name| (name, None)).collect();
+    peers.sort_unstable();
+    peers.dedup();
+    for (name, qp) in &mut peers {
+        *qp = peer(name);
+    }
+    let known = |name: &Name| peers.get(peers.binary_search_by_key(&name, |(name, _)| *name).ok()?)?.1;
+    found.iter().map(|one| queue_pairs(names(one).into_iter().flatten(), known)).collect()
+}
+
+/// The queue pairs of flows, each with its host, sorted.
+pub(super) fn queue_pairs<'n>(
+    names: impl Iterator<Item = &'n Name>,
     peer: impl Fn(&Name) -> Option<u32>,
-) -> BTreeSet<(Address, u32)> {
-    let is_of_them =
-        |one: &&Finding| entry(one.id).is_some_and(|entry| entry.of_queue_pairs || !entry.causes.is_empty());
-    let names = Some(finding).filter(is_of_them).into_iter().flat_map(|one| one.named.iter());
-    names.flat_map(|name| [Some((name.1, name.2)), peer(name).map(|qp| (name.0, qp))]).flatten().collect()
+) -> Vec<QueuePair> {
+    let ends = |name: &Name| [Some((name.1, name.2)), peer(name).map(|qp| (name.0, qp))];
+    let mut all: Vec<QueuePair> = names.flat_map(ends).flatten().collect();
+    all.sort_unstable();
+    all.dedup();
+    all.shrink_to_fit();
+    all
 }
 
 #[cfg(test)]
@@ -176,6 +190,27 @@ mod tests {
         found[0].named = [(from, to, 9)].into_iter().collect();
         relate(&mut found, |(_, _, qp)| (*qp == 17).then_some(9));
         assert_eq!(found[1].causes, ["icrc.errors"]);
+    }
+
+    #[test]
+    fn the_other_end_is_asked_for_where_queue_pairs_decide() {
+        let asked = |ids: [&'static str; 2]| {
+            let mut found = ids.map(|id| Finding {
+                named: [(Address::from([10, 0, 0, 1]), Address::from([10, 0, 0, 2]), 17)]
+                    .into_iter()
+                    .collect(),
+                ..Finding::new(id, Severity::Warning, String::new())
+            });
+            let asked = std::cell::Cell::new(0);
+            relate(&mut found, |_| {
+                asked.set(asked.get() + 1);
+                None
+            });
+            (found[1].causes.clone(), asked.get())
+        };
+        assert_eq!(asked(["icrc.errors", "loss.after_tap"]), (vec!["icrc.errors"], 1), "once for both");
+        assert_eq!(asked(["rnr.slow_receiver", "retry.storm"]), (vec!["rnr.slow_receiver"], 0), "by hosts");
+        assert_eq!(asked(["icrc.errors", "ecn.congestion"]), (vec![], 0), "not related");
     }
 
     #[test]
@@ -347,13 +382,10 @@ mod tests {
                 .collect();
             let asked = std::cell::Cell::new(0_u64);
             COMPARED.set(0);
-            relate(
-                &mut found,
-                cached(|_| {
-                    asked.set(asked.get() + 1);
-                    None
-                }),
-            );
+            relate(&mut found, |_| {
+                asked.set(asked.get() + 1);
+                None
+            });
             assert_eq!(asked.get(), 1, "the same queue pair is looked up again and again");
             let owners = found.iter().skip(1).step_by(2).map(|one| one.owner_at);
             assert!(owners.zip((0..).step_by(2)).all(|(owner, at)| owner == Some(at)), "each has its own");
