@@ -6,8 +6,9 @@
 use std::cmp::Reverse;
 
 use super::Input;
+use super::index::FlowSet;
 use crate::analysis::Flow;
-use crate::util::map::{Map, Set};
+use crate::util::map::Map;
 
 /// A direction of a queue pair, on whatever link.
 pub(super) use super::index::Name;
@@ -39,7 +40,7 @@ pub(super) fn deduplicated<'a>(
 
 /// Number of distinct flows, regardless of link.
 pub(super) fn count<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> u64 {
-    flows.into_iter().map(name).collect::<Set<Name>>().len() as u64
+    flows.into_iter().map(name).collect::<FlowSet>().len() as u64
 }
 
 /// Count of a link, and the share of each queue pair in it.

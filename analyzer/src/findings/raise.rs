@@ -7,7 +7,6 @@ use super::dedup::{Name, name};
 use super::{CostBase, End, Entry, Episode, Evidence, Finding, Impact, Place, Severity, Step, Subject, Unit};
 use crate::analysis::{Flow, FlowId};
 use crate::util::definition::definitions;
-use crate::util::map::Set;
 
 definitions! {
     ALIKE: f64 = 0.9,
@@ -178,16 +177,20 @@ impl Raise {
 
     /// Sets the flows, most affected first. A flow seen on several links is listed once, under the first of them.
     pub(super) fn flows<'a>(mut self, flows: impl IntoIterator<Item = &'a Flow>) -> Self {
-        let mut seen: Set<Name> = Set::default();
+        // There may be a million flows, of which a set takes several times the memory.
+        let (mut names, mut listed): (Vec<Name>, Vec<Name>) = (Vec::new(), Vec::new());
         for flow in flows {
             let (first_ns, last_ns) = self.flows_ns.unwrap_or((flow.first_ns, flow.last_ns));
             self.flows_ns = Some((first_ns.min(flow.first_ns), last_ns.max(flow.last_ns)));
-            if seen.insert(name(flow)) && self.finding.flows.len() < MAX_FLOWS {
+            let name = name(flow);
+            if listed.len() < MAX_FLOWS && !listed.contains(&name) {
+                listed.push(name);
                 self.finding.flows.push(FlowId::of(flow));
             }
+            names.push(name);
         }
-        let count = seen.len();
-        self.finding.named = seen.into_iter().collect();
+        self.finding.named = names.into_iter().collect();
+        let count = self.finding.named.len();
         self.flow_count(count)
     }
 

@@ -5,13 +5,12 @@ use std::collections::BTreeSet;
 
 use super::{LINKS_IMBALANCE, ends};
 use crate::analysis::{Flow, direction_name};
-use crate::findings::dedup::{Name, name};
+use crate::findings::dedup;
 use crate::findings::order::OVER_NS;
 use crate::findings::period::Period;
 use crate::findings::title::{hosts, short, title};
 use crate::findings::{ByHand, Commands, End, Episode, Finding, Input, Place, Raise, Severity};
 use crate::sample::{Address, Direction};
-use crate::util::map::Set;
 use crate::util::numbers::share;
 
 /// Links or rails of which one carries more than its share, in one or both directions.
@@ -141,8 +140,7 @@ impl Uneven {
                 && self.direction.is_none_or(|way| flow.direction == Some(way))
         };
         let are_links = self.on.iter().all(|link| self.names.contains(link));
-        let all: Set<Name> = input.facts.flows.iter().filter(is_here).map(name).collect();
-        (self.whole && are_links).then_some(all.len() as u64)
+        (self.whole && are_links).then(|| dedup::count(input.facts.flows.iter().filter(is_here)))
     }
 
     pub(super) fn into(self, input: &Input<'_>, other: Option<Self>, found: &mut Vec<Finding>) {
