@@ -121,7 +121,8 @@ macro_rules! in_place {
 
 in_place!(Rare Seldom);
 
-/// Counters of flows with several source ports, in tunnels, or with CE marks.
+/// Counters of flows with several source ports, in tunnels, or with CE marks: more flows than those with [`Rare`]
+/// counters, and nearer to the front of a kernel slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Seldom {
@@ -133,11 +134,6 @@ pub struct Seldom {
     pub inner_bytes: u64,
     /// Latest packet marked CE; 0 for none.
     pub last_ce_ns: u64,
-}
-
-impl Seldom {
-    /// Counters of a flow that has none of these: all zero.
-    pub const NONE: Self = Self { other_port_packets: 0, other_port_bytes: 0, inner_bytes: 0, last_ce_ns: 0 };
 }
 
 /// Counters that most flows never need.

@@ -202,7 +202,7 @@ fn ports_that_found_the_table_full_make_their_number_unknown() {
 #[test]
 fn ports_read_later_than_their_flow_are_not_lost() {
     let stats = Stats {
-        seldom: Seldom { other_port_packets: 5, other_port_bytes: 500, ..Seldom::NONE }.into(),
+        seldom: Seldom { other_port_packets: 5, other_port_bytes: 500, ..Seldom::default() }.into(),
         ..stats(1, 9, 900)
     };
     let mut sample = sample(vec![link("a.pcap", None)], vec![(key(0, A, B, 7), stats)]);

@@ -19,7 +19,8 @@ impl Zero for Rare {
 }
 
 impl Zero for Seldom {
-    const ZERO: &'static Self = &Self::NONE;
+    const ZERO: &'static Self =
+        &Self { other_port_packets: 0, other_port_bytes: 0, inner_bytes: 0, last_ce_ns: 0 };
 }
 
 /// A value that is nearly always zero, and takes 8 bytes then. It is read as if it were in place; the first change

@@ -128,7 +128,7 @@ mod tests {
         Stats {
             packets: 3,
             bytes,
-            seldom: Seldom { other_port_packets: 1, other_port_bytes: other, ..Seldom::NONE }.into(),
+            seldom: Seldom { other_port_packets: 1, other_port_bytes: other, ..Seldom::default() }.into(),
             src_port: 1000,
             roce_version: 2,
             ecn_data: [1, 0, 1, 0],
