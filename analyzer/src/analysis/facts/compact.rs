@@ -152,7 +152,7 @@ fn opcode_name<S: Serializer>(name: &Name, serializer: S) -> Result<S::Ok, S::Er
 }
 
 /// Opcodes that need no memory of their own.
-const FEW: usize = 4;
+const MOST_IN_PLACE: usize = 4;
 
 /// Packets by opcode, in ascending order. Nearly all flows have few.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,9 +160,9 @@ pub enum Opcodes {
     /// Less than 2^32 packets of each; places behind the last opcode have none.
     Few {
         /// The opcodes.
-        codes: [u8; FEW],
+        codes: [u8; MOST_IN_PLACE],
         /// Packets of each.
-        packets: [u32; FEW],
+        packets: [u32; MOST_IN_PLACE],
     },
     /// All others.
     Many(Box<[Opcode]>),
@@ -171,7 +171,7 @@ pub enum Opcodes {
 impl Default for Opcodes {
     /// No packet.
     fn default() -> Self {
-        Self::Few { codes: [0; FEW], packets: [0; FEW] }
+        Self::Few { codes: [0; MOST_IN_PLACE], packets: [0; MOST_IN_PLACE] }
     }
 }
 
@@ -192,8 +192,8 @@ impl Opcodes {
 impl From<Box<[Opcode]>> for Opcodes {
     /// Opcodes that have packets, in ascending order.
     fn from(opcodes: Box<[Opcode]>) -> Self {
-        let (mut codes, mut packets) = ([0; FEW], [0; FEW]);
-        let is_few = opcodes.len() <= FEW
+        let (mut codes, mut packets) = ([0; MOST_IN_PLACE], [0; MOST_IN_PLACE]);
+        let is_few = opcodes.len() <= MOST_IN_PLACE
             && codes.iter_mut().zip(&mut packets).zip(&opcodes).all(|((code, packets), opcode)| {
                 *code = opcode.code;
                 u32::try_from(opcode.packets).is_ok_and(|count| {
