@@ -2,30 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rocescope_common::random::{Random, mix};
 
 use super::*;
-use crate::host::read::testing::fifo;
-
-/// All files but the recorded answers of the kernel, which are in a format of the tests.
-fn files(base: &Path) -> Vec<PathBuf> {
-    let (mut files, mut folders) = (Vec::new(), vec![base.join("proc"), base.join("sys")]);
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            let kind = entry.file_type().unwrap();
-            if kind.is_dir() {
-                folders.push(entry.path());
-            } else {
-                files.push(entry.path());
-            }
-        }
-    }
-    files.sort();
-    files
-}
+use crate::host::read::testing::{fifo, files_below};
 
 fn change(path: &Path, random: &mut Random) {
     const NUMBERS: [&str; 9] = [
@@ -81,7 +64,8 @@ fn mutated_trees_are_survived_in_time_and_without_control_characters() {
         let recorded = [MLX5, BNXT_RE, IRDMA, RXE][random.index(4)];
         let host = Recorded::unpack(&format!("{recorded}\n[]\n{}", environment(&["NCCL_IB_HCA=mlx5_0"])));
         let root = host.root();
-        let all = files(root.base());
+        // All but the recorded answers of the kernel, which are in a format of the tests.
+        let all = files_below(root.base(), &["proc", "sys"]);
         for _ in 0..=random.index(30) {
             change(&all[random.index(all.len())], &mut random);
         }

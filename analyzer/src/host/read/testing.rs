@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::host::net::interface::{self, Interface, InterfaceKind, OperState};
 use crate::host::net::netns::NetNs;
@@ -29,6 +29,20 @@ pub(crate) fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
         }
     }
     root
+}
+
+/// All files and links in and below these folders of `base`, by name.
+pub(crate) fn files_below(base: &Path, folders: &[&str]) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut open: Vec<PathBuf> = folders.iter().map(|folder| base.join(folder)).collect();
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let is_folder = entry.file_type().unwrap().is_dir();
+            if is_folder { open.push(entry.path()) } else { files.push(entry.path()) }
+        }
+    }
+    files.sort();
+    files
 }
 
 /// Creates a named pipe at `path`.
