@@ -12,8 +12,8 @@ pub type Stats = FlowCounters<Opcodes, BoxedUnlessZero<Rare>, BoxedUnlessZero<Se
 // Of very many flows each has one.
 const _: () = assert!(size_of::<Stats>() <= 256);
 
-/// True if packets of the flow are part of a PSN sequence: loss and retransmission of ACKs, CNPs and datagrams alone are
-/// unknown.
+/// True if packets of the flow are part of a PSN sequence: loss and retransmission of ACKs, CNPs and datagrams alone
+/// are unknown.
 pub fn has_sequence(stats: &Stats) -> bool {
     stats.psn.seen != 0 || stats.rare.psn_responses.seen != 0
 }

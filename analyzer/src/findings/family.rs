@@ -174,6 +174,7 @@ impl Measure {
     }
 
     /// The same, from a threshold of which the finding is critical.
+    #[must_use]
     pub const fn grading(self) -> Self {
         Self { grades: true, ..self }
     }

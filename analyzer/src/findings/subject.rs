@@ -412,6 +412,7 @@ impl Subject {
     }
 
     /// The subject of a finding from a recording, whose evidence alone is stored.
+    #[expect(clippy::too_many_lines, reason = "each field of a subject, from the evidence that has it")]
     pub(super) fn of_recorded(finding: &Finding) -> Self {
         let value = |name: &str| finding.evidence.get(name).map(|one| &one.value);
         let count = |name: &str| value(name)?.as_u64();

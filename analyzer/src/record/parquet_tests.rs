@@ -1,4 +1,5 @@
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use parquet::column::writer::ColumnCloseResult;
@@ -265,10 +266,10 @@ fn number(id_more: u8, number: i32) -> Vec<u8> {
     let mut left = ((number << 1) ^ (number >> 31)).cast_unsigned();
     let mut bytes = vec![id_more << 4 | 5];
     while left > 0x7F {
-        bytes.push(left as u8 | 0x80);
+        bytes.push(left.to_le_bytes()[0] | 0x80);
         left >>= 7;
     }
-    bytes.push(left as u8);
+    bytes.push(left.to_le_bytes()[0]);
     bytes
 }
 
@@ -282,7 +283,7 @@ fn page_header(
     encoding: i32,
 ) -> Vec<u8> {
     let head = [number(1, kind), number(1, decompressed), number(1, compressed)].concat();
-    [head, vec![more << 4 | 12], number(1, values), number(1, encoding), vec![0, 0]].concat()
+    [head, vec![more << 4 | 0xC], number(1, values), number(1, encoding), vec![0, 0]].concat()
 }
 
 /// A file of one row, of which the column `host` has these bytes.
@@ -290,7 +291,7 @@ fn with_host(chunk: &[u8]) -> Bytes {
     let file = Bytes::from(encode(&[link(1)]).unwrap());
     let reader = SerializedFileReader::new(file.clone()).unwrap();
     let schema = reader.metadata().file_metadata().schema_descr().root_schema_ptr();
-    let mut writer = SerializedFileWriter::new(Vec::new(), schema, Default::default()).unwrap();
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::default()).unwrap();
     let mut group = writer.next_row_group().unwrap();
     for column in reader.metadata().row_group(0).columns() {
         let (mut from, mut metadata) = (file.clone(), column.clone());

@@ -234,7 +234,7 @@ mod tests {
     fn numbers_of_a_page_header_are_there_once_and_of_their_type() {
         let size = field(2, 5, &[2]);
         let again = [0x05, 4, 2].to_vec();
-        assert!(page_header(&ended(&[size.clone()])).is_ok());
+        assert!(page_header(&ended(std::slice::from_ref(&size))).is_ok());
         assert_eq!(page_header(&ended(&[size, again])), Err(Fault::Unsound));
         assert_eq!(page_header(&ended(&[field(2, 6, &[2])])), Err(Fault::Unsound));
         assert_eq!(page_header(&ended(&[field(2, 5, &[0xFE, 0xFF, 0xFF, 0xFF, 0x1F])])), Err(Fault::Unsound));

@@ -111,9 +111,9 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             && latency.p99 >= limits.tail_us.saturating_mul(1_000)
             && factor(latency) >= limits.tail_factor
     };
-    let timed = input.facts.flows.iter().filter(|flow| flow.latency_ns.is_some());
+    let with_latency = input.facts.flows.iter().filter(|flow| flow.latency_ns.is_some());
     let flows_tails: Vec<(&Flow, Vec<&TailInterval>)> =
-        timed.map(|flow| (flow, tails(input, flow, is_tail))).collect();
+        with_latency.map(|flow| (flow, tails(input, flow, is_tail))).collect();
     let times = flows_tails.iter().flat_map(|(_, tails)| tails.iter().map(|one| (one.first_ns, one.last_ns)));
     let times = joined(times.collect());
     let last = times.last().copied();

@@ -201,6 +201,7 @@ fn with_way_back<'a>(sample: &'a Sample, facts: &'a Facts) -> Set<(&'a str, Opti
 }
 
 /// Slots of flows whose requests were not answered where answers would be seen: true if requests were retransmitted.
+#[expect(clippy::too_many_lines, reason = "one pass over the flows, and the rule for each pair of hosts")]
 fn unanswered_slots(input: &Input<'_>) -> Option<Map<u32, bool>> {
     let sample = input.sample;
     let (metrics, (_, end)) = (sample.metrics.loss.as_ref()?, sample.window?);

@@ -176,7 +176,9 @@ impl ByQueuePair {
             findings.extend(same.iter().map(|(_, finding)| *finding));
             same[0].1 = known.get(&findings).copied().unwrap_or_else(|| {
                 let mut times = Times::default();
-                findings.iter().for_each(|finding| times.extend(&of_findings[*finding]));
+                for finding in &findings {
+                    times.extend(&of_findings[*finding]);
+                }
                 times.prepare();
                 self.times.push(times);
                 known.insert(findings.clone(), self.times.len() - 1);

@@ -189,7 +189,7 @@ fn cnps_and_marks_of_a_capture_that_doubles_count_once() {
 fn marks_of_the_second_copies_count_in_the_bins_of_their_link_and_receiver() {
     let mut capture = doubled(1_000, 3_500, false);
     for p in capture.0.iter_mut().filter(|p| p.opcode == DATA.opcode) {
-        let is_second = (p.time_ns - 1_000 * MS) % (100 * US) % US != 0;
+        let is_second = !((p.time_ns - 1_000 * MS) % (100 * US)).is_multiple_of(US);
         p.tos = 2 | u8::from(is_second && p.psn % 10 == 0);
     }
     let (metrics, _) = capture.metrics();

@@ -27,7 +27,7 @@ impl Field {
     fn place(&self) -> usize {
         let level = 2 * self.depth.unwrap_or(0) + usize::from(self.first);
         let hash = (self.name as u64 ^ (level as u64) << 48).wrapping_mul(GOLDEN);
-        (hash >> (u64::BITS - PLACES.ilog2())) as usize
+        usize::try_from(hash >> (u64::BITS - PLACES.ilog2())).unwrap_or(0)
     }
 }
 

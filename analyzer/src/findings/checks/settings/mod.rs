@@ -185,6 +185,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     foreign(input, found);
 }
 
+#[expect(clippy::too_many_lines, reason = "the classes of small path MTUs, and the finding of each")]
 fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.mtu;
     let used = || input.facts.flows.iter().filter_map(|flow| flow.path_mtu);

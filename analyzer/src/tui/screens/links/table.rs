@@ -267,6 +267,7 @@ impl Levels {
 }
 
 /// All figures, those that matter most first, and those that are zero or unknown everywhere last.
+#[expect(clippy::too_many_lines, reason = "one entry for each column")]
 fn all_figures(view: &View, pairs: &[Pair<'_>]) -> Vec<Figure> {
     let quiet = |some: bool, level| if some { theme::text(level) } else { theme::DIM };
     let deltas = |pair: &Pair<'_>| pair.directions().filter_map(|link| link.delta).collect::<Vec<_>>();
