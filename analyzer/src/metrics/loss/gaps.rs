@@ -60,7 +60,7 @@ pub(super) enum Fill {
     Original,
     /// Retransmissions.
     Retransmission,
-    /// It counts as retransmitted, but may be the original: nobody had asked for it, or it passed again.
+    /// It counts as retransmitted, but may be the original: no NAK or timeout explains it, or it passed again.
     Either,
     /// Retransmissions, after which the sender went on without the packets behind them.
     Alone,

@@ -3,13 +3,19 @@
 use super::signal_intervals::Signal;
 use super::*;
 
+/// A flow without identifications whose answers are seen and whose first hundred packets are in order.
+fn underway() -> Scene {
+    let mut scene = Scene::new(false);
+    scene.answer(99, 0x1F);
+    scene.send(100..200, &[]);
+    scene
+}
+
 /// Reordering that a receiver NAKs: the late original and its retransmission both pass, and nothing was lost.
 #[test]
 fn packet_row_4_gaps_whose_packet_passes_twice_are_ambiguous() {
     for passes in [1, 2] {
-        let mut scene = Scene::new(false);
-        scene.answer(99, 0x1F);
-        scene.send(100..200, &[]);
+        let mut scene = underway();
         for start in (200..1_000).step_by(100) {
             scene.send(start..start + 20, &[start + 10]);
             scene.nak(start + 10);
@@ -30,9 +36,7 @@ fn packet_row_4_gaps_whose_packet_passes_twice_are_ambiguous() {
 #[test]
 fn a_gap_that_is_filled_alone_is_ambiguous_where_the_sender_goes_back_n() {
     for goes_back in [true, false] {
-        let mut scene = Scene::new(false);
-        scene.answer(99, 0x1F);
-        scene.send(100..200, &[]);
+        let mut scene = underway();
         for start in (200..1_000).step_by(100) {
             scene.send(start..start + 20, &[start + 10]);
             scene.nak(start + 10);
@@ -53,9 +57,7 @@ fn a_gap_that_is_filled_alone_is_ambiguous_where_the_sender_goes_back_n() {
 /// A retransmission that passes again, and again, is of one loss.
 #[test]
 fn a_loss_is_doubted_once() {
-    let mut scene = Scene::new(false);
-    scene.answer(99, 0x1F);
-    scene.send(100..200, &[]);
+    let mut scene = underway();
     for start in (200..1_000).step_by(100) {
         scene.send(start..start + 20, &[start + 10]);
         scene.nak(start + 10);
@@ -77,9 +79,7 @@ fn a_loss_is_doubted_once() {
 #[test]
 fn retransmissions_that_pass_twice_may_be_reordering() {
     for again in [false, true] {
-        let mut scene = Scene::new(false);
-        scene.answer(99, 0x1F);
-        scene.send(100..200, &[]);
+        let mut scene = underway();
         for start in (200..1_000).step_by(100) {
             scene.send(start..start + 20, &[start + 10]);
             scene.nak(start + 10);
@@ -101,9 +101,7 @@ fn retransmissions_that_pass_twice_may_be_reordering() {
 #[test]
 fn duplicates_cast_no_doubt_on_losses_as_late_packets_do() {
     for late in [false, true] {
-        let mut scene = Scene::new(false);
-        scene.answer(99, 0x1F);
-        scene.send(100..200, &[]);
+        let mut scene = underway();
         for start in (200..1_000).step_by(100) {
             scene.send(start..start + 20, &[start + 10]);
             scene.nak(start + 10);
