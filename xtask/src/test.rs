@@ -60,10 +60,18 @@ const PASSED_ON: [&str; 2] = ["CI", "RUST_BACKTRACE"];
 /// Environment variable with the folder of unpacked packages.
 const PACKAGES: &str = "ROCESCOPE_PACKAGES";
 
+/// File below the folder of logs with the failures of the last run, which `.ci/run` prints last.
+const FAILURES: &str = "failures";
+
+/// Number of lines of a failed program's messages that [`FAILURES`] repeats.
+const REPEATED: usize = 60;
+
 /// The results so far.
 #[derive(Default)]
 struct Tally {
     failed: Vec<String>,
+    /// What the failed programs printed about their failures.
+    messages: Vec<String>,
     skipped: Vec<String>,
     /// Tests that passed at the second attempt.
     second: Vec<String>,
@@ -75,6 +83,7 @@ impl Tally {
         self.skipped.extend(output.lines().filter_map(skip_line));
         if let Err(error) = result {
             self.failed.push(format!("{name}: {error:#}"));
+            self.messages.push(format!("{name}:\n{}", failure_messages(output)));
         }
     }
 
@@ -109,7 +118,12 @@ impl Tally {
             say("all tests passed");
             return Ok(());
         }
-        bail!("{} of the test runs failed:\n  {}", self.failed.len(), self.failed.join("\n  "))
+        let failed =
+            format!("{} of the test runs failed:\n  {}", self.failed.len(), self.failed.join("\n  "));
+        let file = logs().join(FAILURES);
+        fs::write(&file, format!("{}\n{failed}\n", self.messages.join("\n")))
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        bail!(failed)
     }
 }
 
@@ -120,6 +134,8 @@ impl Tally {
 /// the tests that need it are skipped.
 pub(crate) fn test(checks: bool) -> Result<()> {
     let mut tally = Tally::default();
+    // Of the run before, if any.
+    let _ = fs::remove_file(logs().join(FAILURES));
     let ready = OnceLock::new();
     let done = thread::scope(|scope| {
         // Downloads leave the processors to the compilers.
@@ -134,6 +150,11 @@ pub(crate) fn test(checks: bool) -> Result<()> {
         tally.failed.push(format!("{error:#}"));
     }
     tally.finish()
+}
+
+/// The folder of the output of each test program.
+fn logs() -> PathBuf {
+    target_dir().join("tests")
 }
 
 /// Programs that the tests call.
@@ -197,7 +218,7 @@ fn all<'a>(
 ) -> Result<()> {
     let passed_on = PASSED_ON.iter().filter_map(|name| Some(((*name).to_owned(), env::var(name).ok()?)));
     let mut environment: Vec<_> = passed_on.collect();
-    let logs = target_dir().join("tests");
+    let logs = logs();
     fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
     thread::scope(|scope| {
         let beside = scope.spawn({
@@ -363,6 +384,14 @@ fn failed_names(output: &str) -> Vec<String> {
     }
 }
 
+/// The end of what a program printed, from its list of failures on if it has one: [`REPEATED`] lines at most.
+fn failure_messages(output: &str) -> String {
+    let lines: Vec<_> = output.lines().collect();
+    let list = lines.iter().position(|line| line.trim() == "failures:");
+    let first = list.unwrap_or_else(|| lines.len().saturating_sub(REPEATED));
+    lines[first..].iter().take(REPEATED).copied().collect::<Vec<_>>().join("\n")
+}
+
 /// The command for a test program, or for some of its tests, in the folder in which cargo would start it. sudo passes
 /// no environment.
 fn job(test: &TestProgram, only: &[String], root: &[&str], environment: &[(String, String)]) -> LaneProgram {
@@ -426,6 +455,15 @@ mod tests {
         assert_eq!(failed_names(output), ["c", "a::b"]);
         assert_eq!(failed_names("    a::b\ntest result: ok. 1 passed"), [""; 0]);
         assert_eq!(failed_names("failures:\n    a::b\nkilled"), [""; 0]);
+    }
+
+    #[test]
+    fn failures_are_repeated_from_their_list_on() {
+        let output = "test a ... ok\n\nfailures:\n\n---- a::b stdout ----\n    text\n";
+        assert_eq!(failure_messages(output), "failures:\n\n---- a::b stdout ----\n    text");
+        let long: String = (0..100).map(|line| format!("{line}\n")).collect();
+        assert_eq!(failure_messages(&long).lines().next(), Some("40"));
+        assert_eq!(failure_messages(""), "");
     }
 
     #[test]
