@@ -354,8 +354,8 @@ enum PauseField {
 }
 
 /// ionic's `frames_rx_pri_3`: Pensando's firmware and its tests count PFC frames of the priority there, the
-/// documentation of AMD's exporter says all frames. They are PFC frames as long as no priority has more than the port has of all
-/// priorities together: if one counts all frames, the others do.
+/// documentation of AMD's exporter says all frames. They are PFC frames as long as no priority has more than the port
+/// has of all priorities together: if one counts all frames, the others do.
 fn may_be_pause(name: &str, statistics: &[(String, u64)]) -> bool {
     let Some((side, _)) = name.split_once("_pri_") else { return true };
     let is_total = |other: &str| other.strip_prefix(side) == Some("_pripause");
