@@ -36,7 +36,12 @@ const OLDER_KERNEL: [(&str, &str); 6] = [
     ("verifier", ""),
     // Its tagger attaches as only kernels from 6.6 on allow; `old_kernel` creates such tags with interfaces.
     ("vlan_metadata", "--skip a_tag_beside --skip without_a_tag"),
-    ("live_veth", ""),
+    // Jumbo frames are a case of their own with native XDP; `old_kernel` counts them through filters. Tunnels are
+    // decoded alike on every kernel that verifies the programs.
+    (
+        "live_veth",
+        "--skip generic_xdp_counts_as_replay_does_with_jumbo --skip tc_counts_as_replay_does_with_jumbo --skip ip_in_ip",
+    ),
     // Filters outlive a kill on such kernels, which `old_kernel` covers. The other tests left out here give the same
     // result on any kernel, and load programs for that, which is slow under emulation.
     (

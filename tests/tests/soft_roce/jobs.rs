@@ -156,10 +156,11 @@ fn a_path_that_becomes_longer_makes_steps_slower() {
         let [fastest, slow, since] =
             ["fastest_ns", "slower_ns", "since_ns"].map(|name| count(&evidence[name]));
         assert!(Duration::from_nanos(slow - fastest) >= least / 2, "{way}: {evidence}");
-        let near_middle = changed.start.saturating_sub(2 * fastest)..changed.end + 2 * slow;
+        // The guest's emulated processors stall now and then, which makes a step or two before the change slow too.
+        let near_middle = changed.start.saturating_sub(3 * fastest)..changed.end + 2 * slow;
         assert!(near_middle.contains(&since), "{way}, changed at {changed:?}: {evidence}");
         let steps = count(&evidence["slower_steps"]);
-        assert!((STEPS / 2 - 3..=STEPS / 2 + 1).contains(&steps), "{way}: {evidence}");
+        assert!((STEPS / 2 - 3..=STEPS / 2 + 2).contains(&steps), "{way}: {evidence}");
         // Nobody computes longer.
         let [transfer, wait, compute] = ["transfer_grew_ns", "wait_grew_ns", "compute_grew_ns"]
             .map(|name| evidence[name].as_i64().unwrap_or_else(|| panic!("{name} is not known: {evidence}")));
