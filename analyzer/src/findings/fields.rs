@@ -227,7 +227,11 @@ fn impact(finding: &Finding) -> Option<String> {
     let of_again = matches!(kind, Some(Problem::NotReady | Problem::Retransmission));
     let is_doubtful = finding.subject.is_lost_or_reordered;
     let is_loss = [ids::LOSS_BEFORE_TAP, ids::LOSS_BETWEEN_TAPS].contains(&finding.id) && !is_doubtful;
-    let lost = if is_loss { " lost" } else { "" };
+    let what = match finding.id {
+        _ if is_loss => " lost",
+        ids::ECN_CONGESTION => " marked",
+        _ => "",
+    };
     let ratio = impact.packets_ratio.map(|ratio| units::ratio(Some(ratio)));
     let again = impact.retransmissions.filter(|n| *n > 0);
     let (share, again) = match (ratio, again.map(|n| plural(n, "retransmission"))) {
@@ -240,7 +244,7 @@ fn impact(finding: &Finding) -> Option<String> {
                 Some(part) => format!("{part} of packets retransmitted ({words})"),
                 None => words,
             });
-            (ratio.map(|ratio| format!("{at_least}{ratio} of {packets}{lost}")), words)
+            (ratio.map(|ratio| format!("{at_least}{ratio} of {packets}{what}")), words)
         }
     };
     let goodput = impact.goodput_lost_bytes.filter(|n| *n > 0).map(|n| {
