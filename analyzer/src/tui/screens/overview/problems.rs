@@ -448,8 +448,8 @@ fn joined(parts: &[Part]) -> String {
     parts.iter().map(|part| part.text.as_str()).collect::<Vec<_>>().join(NEXT)
 }
 
-/// Parts of place and cost in a line for below the diagnosis, the place left and the cost right; `None` where none
-/// finds room.
+/// Parts of place and cost in a line for below the diagnosis, the place left and the cost right, or left too where it
+/// is alone; `None` where none finds room.
 fn below(finding: &Finding, parts: Vec<Part>, width: usize) -> Option<Line<'static>> {
     let indent = lead(finding).width;
     let room = width.saturating_sub(indent + 1);
@@ -460,7 +460,9 @@ fn below(finding: &Finding, parts: Vec<Part>, width: usize) -> Option<Line<'stat
     let (places, costs): (Vec<_>, Vec<_>) = some.into_iter().partition(|part| part.is_place);
     let (left, right) = (joined(&places), joined(&costs));
     let style = if finding.active { theme::PLAIN } else { theme::DIM };
-    let between = room.saturating_sub(left.chars().count() + right.chars().count());
+    // Far from the sentence a cost alone would look as if something were missing before it.
+    let gap = room.saturating_sub(left.chars().count() + right.chars().count());
+    let between = if left.is_empty() { 0 } else { gap };
     Some(Line::from(vec![
         Span::raw(" ".repeat(indent)),
         Span::styled(left, theme::DIM),
