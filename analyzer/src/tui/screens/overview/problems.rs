@@ -509,11 +509,11 @@ fn steps(all: &[Finding], width: usize, room: usize, commands: bool) -> Vec<Line
     if shown.is_empty() {
         return Vec::new();
     }
-    let mut about = with_steps(all).map(|one| format!(" for {}", kind(one))).unwrap_or_default();
-    if shown.len() < count {
-        about = format!("{about} · {} of {count} steps", shown.len());
-    }
-    let about = cut(&about, width.saturating_sub(NAME.len() + 1), false);
+    // That there are more steps is news; what they are for stands above.
+    let part =
+        if shown.len() < count { format!(" · {} of {count} steps", shown.len()) } else { String::new() };
+    let about = with_steps(all).map(|one| format!(" for {}", kind(one))).unwrap_or_default();
+    let about = cut(&about, width.saturating_sub(NAME.len() + 1 + letters(&part)), false) + &part;
     let head = Line::from(vec![Span::styled(NAME, theme::BOLD), Span::styled(about, theme::DIM)]);
     let mut lines: Vec<_> = [head].into_iter().chain(shown.into_iter().flatten()).collect();
     if lines.len() < room {
