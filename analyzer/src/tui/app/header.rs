@@ -465,8 +465,10 @@ fn recovered(
     }
     let mut spans = part(format!(" {detail}"), theme::PLAIN);
     let ended = findings::ended(all).into_iter().next().unwrap_or_default();
-    let room = width.saturating_sub(spans.width + 2);
-    spans.push(format!(": {}", cut(&format!("{ended}: {}", worst.title), room, false)), theme::PLAIN);
+    let lead = format!(": {ended}: ");
+    let room = width.saturating_sub(spans.width);
+    let worst = overview::problems::shortened(&worst.title, room.saturating_sub(lead.chars().count()));
+    spans.push(cut(&(lead + &worst), room, false), theme::PLAIN);
     (spans, String::new())
 }
 
