@@ -114,7 +114,8 @@ pub(in crate::tui::screens) fn balance_of(imbalance: &Imbalance, view: &View) ->
     let names = names(&imbalance.links);
     // Of captures that tell no directions apart the names say all.
     let of = match imbalance.direction {
-        Some(_) => format!("{} {names}", link_names::direction(imbalance.direction)),
+        // With a colon, as "in" before a name reads as a preposition.
+        Some(_) => format!("{}: {names}", link_names::direction(imbalance.direction)),
         None => names,
     };
     spans.push(of, theme::DIM);
