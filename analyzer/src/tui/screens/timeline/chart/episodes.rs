@@ -144,7 +144,9 @@ impl<'a> Picture<'a> {
             if let Some(cell) = from.and_then(|at| cells.get_mut(at)) {
                 cell.0 = '├';
             }
-            if let Some(cell) = to.filter(|to| from != Some(*to)).and_then(|at| cells.get_mut(at)) {
+            // What lasts may reach beyond the last column: there may be no value of its last second yet.
+            let end = if lasts { Some(last) } else { to };
+            if let Some(cell) = end.filter(|end| from != Some(*end)).and_then(|at| cells.get_mut(at)) {
                 cell.0 = if lasts { '▶' } else { '┤' };
             }
         }
