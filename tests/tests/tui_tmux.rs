@@ -223,6 +223,32 @@ fn every_screen_key_and_size() {
 }
 
 #[test]
+fn after_a_stop_by_a_signal_the_terminal_is_taken_over_again() {
+    let name = "after_a_stop_by_a_signal_the_terminal_is_taken_over_again";
+    if !root_or_skip(name) || !installed_or_skip(name, "tmux") {
+        return;
+    }
+    let session = Session::open(100, 30);
+    let terminal = &session.terminal;
+    session.start("demo");
+    terminal.until("the view", |screen| screen.contains("TIMELINE")).unwrap();
+    // The shell writes to the alternate screen, which nobody could leave.
+    session.signal(Signal::STOP);
+    terminal.until("the shell", |screen| screen.contains("Stopped")).unwrap();
+    // In the background nothing is drawn: the shell's screen is back, with what was there.
+    session.signal(Signal::CONT);
+    terminal.until("text on the screen before", |screen| screen.contains(BEFORE)).unwrap();
+    terminal.command("fg").unwrap();
+    let whole = |screen: &str| screen.contains("TIMELINE") && !screen.contains("Stopped");
+    terminal.until("the view", whole).unwrap();
+    assert!(terminal.modes().unwrap().0, "the alternate screen is used");
+    // Keys are not waiting for Enter.
+    terminal.press_until("2", "queue pairs", shows_queue_pairs).unwrap();
+    terminal.press(&["q"]).unwrap();
+    session.is_restored("0");
+}
+
+#[test]
 fn signals_and_ctrl_c_give_the_terminal_back() {
     let name = "signals_and_ctrl_c_give_the_terminal_back";
     if !root_or_skip(name) || !installed_or_skip(name, "tmux") {

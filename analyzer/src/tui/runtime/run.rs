@@ -151,12 +151,21 @@ impl Session {
                     dirty |= guard.size()? != self.app.view.size;
                 }
             }
+            if waiter.take_continued() {
+                guard.retake()?;
+                dirty = true;
+            }
             for action in keys(&mut self.app).context(GONE)? {
                 (dirty, keyed) = (true, !answers);
                 if action == Action::Quit {
                     return Ok(());
                 }
+                let suspended = action == Action::Suspend;
                 self.perform(action, guard)?;
+                if suspended {
+                    // The terminal is taken over already.
+                    waiter.take_continued();
+                }
             }
             if let Some(earlier) = self.app.unanalysed() {
                 self.background.analyse_earlier(earlier, self.app.scope());

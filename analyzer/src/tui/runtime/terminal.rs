@@ -78,6 +78,17 @@ impl Guard {
         // To the whole process group, as the terminal would: a capture tool that feeds us through a
         // pipe must stop too, or the shell does not take the job for stopped.
         kill_current_process_group(Signal::TSTP).context("the process cannot be stopped")?;
+        self.retake()
+    }
+
+    /// Gives the terminal back and takes it over again: while the process was stopped by a signal that it cannot
+    /// handle, a shell set the terminal up for itself and wrote to it. In the background this stops the process, as it
+    /// does any program that sets up a terminal that is not its own, until the shell makes it go on in the foreground.
+    ///
+    /// # Errors
+    /// An error if the terminal cannot be set up again.
+    pub(in crate::tui) fn retake(&mut self) -> Result<()> {
+        restore();
         take(self.mouse).context("the terminal cannot be set up again")?;
         self.redraw()
     }

@@ -4,13 +4,15 @@ use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Stdin, Write as _, stdin};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::SigId;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 
 /// Signals that end the program, with the terminal given back.
 pub(super) const ENDING: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
@@ -23,6 +25,8 @@ pub(in crate::tui) struct Waiter {
     signals: UnixStream,
     /// The other end of `signals`.
     written: UnixStream,
+    /// True after the process was stopped and goes on.
+    continued: Arc<AtomicBool>,
     handlers: Vec<SigId>,
 }
 
@@ -50,7 +54,7 @@ pub(in crate::tui) enum WakeReason {
 }
 
 impl Waiter {
-    /// Watches the terminal, the signals that end the program, and that of a new size.
+    /// Watches the terminal, the signals that end the program, that of a new size, and that to go on after a stop.
     ///
     /// # Errors
     /// An error if there is no terminal, or signals cannot be handled.
@@ -63,8 +67,12 @@ impl Waiter {
         let (signals, written) = UnixStream::pair().context("signals cannot be handled")?;
         signals.set_nonblocking(true).context("signals cannot be handled")?;
         written.set_nonblocking(true).context("signals cannot be handled")?;
-        let mut waiter = Self { tty, signals, written, handlers: Vec::new() };
-        for signal in ENDING.into_iter().chain([SIGWINCH]) {
+        let continued = Arc::new(AtomicBool::new(false));
+        let mut waiter = Self { tty, signals, written, continued, handlers: Vec::new() };
+        // Before the handler that ends the wait.
+        let handler = signal_hook::flag::register(SIGCONT, Arc::clone(&waiter.continued));
+        waiter.handlers.push(handler.context("signals cannot be handled")?);
+        for signal in ENDING.into_iter().chain([SIGWINCH, SIGCONT]) {
             let end = waiter.written.try_clone().context("signals cannot be handled")?;
             let handler = signal_hook::low_level::pipe::register(signal, end);
             waiter.handlers.push(handler.context("signals cannot be handled")?);
@@ -82,6 +90,11 @@ impl Waiter {
 
     fn terminal<'a>(&'a self, stdin: &'a Stdin) -> BorrowedFd<'a> {
         self.tty.as_ref().map_or_else(|| stdin.as_fd(), File::as_fd)
+    }
+
+    /// True if the process was stopped and goes on, since the last call.
+    pub(in crate::tui) fn take_continued(&self) -> bool {
+        self.continued.swap(false, Ordering::SeqCst)
     }
 
     /// True if the terminal has something to read now.
