@@ -411,6 +411,9 @@ fn with_packets_one_key_leads_to_and_fro() {
     press(&mut app, &[Key::Char('d')]);
     assert_eq!(app.view.screen, Screen::Nic);
     assert!(text(&app).contains("No queue pair of a NIC is known."), "{}", text(&app));
+    let shown = text(&app);
+    let hints = shown.lines().next_back().unwrap();
+    assert!(hints.contains("d packets' table") && !hints.contains("details"), "{hints}");
     press(&mut app, &[Key::Char('d')]);
     assert_eq!(app.view.screen, Screen::Qps);
 }

@@ -203,9 +203,13 @@ impl Page for NicScreen {
         self.selected.take().is_some()
     }
 
-    fn hints(&self, _: &View) -> Hints {
+    fn hints(&self, view: &View) -> Hints {
         if self.opened {
             return (&[(&[Input::Back], "table")], &[]);
+        }
+        if !rows::any(view) {
+            // Nothing to open or sort; the same key that led here leads back.
+            return (&[(&[Input::NicQps], "packets' table")], &[]);
         }
         (&[(&[Input::Open], "details")], &[(&[Input::SortNext], "sort"), (&[Input::Filter], "filter")])
     }
