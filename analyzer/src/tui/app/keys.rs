@@ -226,19 +226,16 @@ impl App {
         let Some(prompt) = &mut self.prompt else { return Action::None };
         let typed = prompt.on_key(key);
         let (purpose, text, before) = (prompt.purpose, prompt.text.clone(), prompt.before.clone());
-        if matches!(typed, PromptEffect::Done | PromptEffect::Dropped) {
+        // The line stays with its mistake marked: the next keys are to mend it, not to act on the screen.
+        let mistaken = purpose == Purpose::Filter && self.view.filter.query.error.is_some();
+        if typed == PromptEffect::Dropped || typed == PromptEffect::Done && !mistaken {
             self.prompt = None;
         }
         match (purpose, typed) {
             (_, PromptEffect::Nothing) | (Purpose::GoTo, PromptEffect::Changed | PromptEffect::Dropped) => {
                 Action::Draw
             }
-            (Purpose::Filter, PromptEffect::Done) if self.view.filter.query.error.is_some() => {
-                let error =
-                    self.view.filter.query.error.take().map_or_else(String::new, |error| error.one_line());
-                self.view.messages.say(format!("filter unchanged: {error}"));
-                self.set_filter(&before)
-            }
+            (Purpose::Filter, PromptEffect::Done) if mistaken => Action::Draw,
             (Purpose::Filter, PromptEffect::Changed | PromptEffect::Done) => self.set_filter(&text),
             (Purpose::Filter, PromptEffect::Dropped) => self.set_filter(&before),
             (Purpose::GoTo, PromptEffect::Done) => self.go_to_text(&text),
