@@ -222,8 +222,9 @@ fn before_parenthesis(text: &[char], keep: usize) -> usize {
 /// longer than half of the room is cut.
 fn before_word(text: &[char], keep: usize) -> usize {
     /// Words that say nothing without the one behind them.
-    const LEADING: [&str; 16] = [
-        "a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "towards", "→", "·",
+    const LEADING: [&str; 17] = [
+        "QP", "a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "towards",
+        "→", "·",
     ];
     /// Letters of a word of which a part is worth more than none.
     const LONG: usize = 20;

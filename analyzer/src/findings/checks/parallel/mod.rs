@@ -505,7 +505,8 @@ fn of_one_link(
     worst: &WorseLink<'_>,
     peers_ratio: f64,
 ) {
-    let compared = format!(", {} on {}", units::ratio(Some(peers_ratio)), other_links(group, worst.link));
+    let peers = other_links(group, worst.link);
+    let compared = format!(", on {} ({peers}: {})", short(worst.link), units::ratio(Some(peers_ratio)));
     congestion.title = title(std::mem::take(&mut congestion.title), [compared]);
     congestion.evidence.insert(Evidence::declared(ids::ECN_CONGESTION, "peers_ratio", peers_ratio.into()));
     congestion.compare(group.links.clone(), group.direction);
