@@ -241,6 +241,16 @@ pub(in crate::findings) fn common(end: End, other: &End) -> Option<End> {
     })
 }
 
+impl End {
+    /// Its process, as far as it is known, such as `train.py, PID 4711`.
+    pub(super) fn owner(&self) -> Option<String> {
+        let pid = self.pid.map(|pid| format!("PID {pid}"));
+        let known: Vec<&str> =
+            [self.comm.as_deref(), pid.as_deref(), self.pod.as_deref()].into_iter().flatten().collect();
+        (!known.is_empty()).then(|| known.join(", "))
+    }
+}
+
 /// An end as text, such as `10.0.0.1 QP 17 (train.py, PID 4711)`.
 impl std::fmt::Display for End {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -248,9 +258,6 @@ impl std::fmt::Display for End {
         if let Some(qpn) = self.qpn {
             write!(out, " QP {qpn}")?;
         }
-        let pid = self.pid.map(|pid| format!("PID {pid}"));
-        let known: Vec<&str> =
-            [self.comm.as_deref(), pid.as_deref(), self.pod.as_deref()].into_iter().flatten().collect();
-        if known.is_empty() { Ok(()) } else { write!(out, " ({})", known.join(", ")) }
+        self.owner().map_or(Ok(()), |owner| write!(out, " ({owner})"))
     }
 }

@@ -192,12 +192,15 @@ fn refusal_steps(
             ByHand::Job,
         );
     }
-    let words = |end: Option<&End>| end.map_or_else(|| "unknown".to_owned(), ToString::to_string);
-    let (asks, refuses) = (words(requester), words(responder));
+    let owner = requester.and_then(End::owner).map_or_else(String::new, |owner| format!(" ({owner})"));
+    let refuses = responder.map_or_else(|| "unknown".to_owned(), ToString::to_string);
     let there = Commands::at(input, worst, worst.dst);
     let raise = raise
         .step(
-            format!("Find the queue pair in the error state, and its process: requester {asks}."),
+            format!(
+                "Find the requester's QP {} on {}, in the error state, and its process{owner}.",
+                worst.dest_qp, worst.dst
+            ),
             there.queue_pairs_of(Some(worst.dest_qp)),
         )
         .step(format!("Read the log of the process on the responder, {refuses}."), ByHand::Job);
@@ -317,6 +320,15 @@ mod tests {
         };
         assert_eq!(title(1), "Remote access error NAK from 10.0.0.2 to 10.0.0.1 QP 18");
         assert_eq!(title(2), "Remote access error NAK from 10.0.0.2 to 10.0.0.1 QP 18: 2 times");
+    }
+
+    #[test]
+    fn a_step_names_the_host_that_it_is_for_once() {
+        for (id, code) in [(INVALID.id, 1), (OPERATIONAL.id, 3)] {
+            let steps = steps(id, code, Some(0x04));
+            let first = steps.lines().next().unwrap();
+            assert_eq!(first, "Find the requester's QP 18 on 10.0.0.1, in the error state, and its process.");
+        }
     }
 
     #[test]
