@@ -539,6 +539,21 @@ fn the_row_in_trouble_has_the_naks() {
     }
 }
 
+    // Nothing acknowledges an ACK: of its flow no NAK is known, and of each flow of data the number is.
+    let known = |row: &rocescope::model::Row| row.total.of_answers(rocescope::model::Counts::naks).is_some();
+    assert!(rows.iter().all(|row| known(row) == row.total.sequenced), "{rows:?}");
+}
+
+#[test]
+fn steps_that_other_traffic_followed_say_until_when_they_held() {
+    let updates = sizes::cycle(sizes::CYCLE);
+    let shown = |seconds| {
+        let mut app = sizes::until(&updates, seconds);
+        app.on_resize(160, 48);
+        text(&app)
+    };
+    let (during, after) = (shown(38), shown(48));
+    assert!(during.contains("JOB STEPS ─") && after.contains("JOB STEPS until 12:00:39 ─"), "{after}");
 /// Each with its word where it begins, and what goes on to the end.
 #[test]
 fn a_wide_screen_shows_which_problem_was_there_when() {

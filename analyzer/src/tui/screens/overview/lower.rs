@@ -75,6 +75,13 @@ pub(super) fn counter_lines(view: &View, width: usize) -> Vec<Line<'static>> {
     devices::lines(view, width).into_iter().skip(1).collect()
 }
 
+/// Until when the steps of the job held, if other traffic followed them; else empty.
+pub(super) fn steps_end(view: &View) -> String {
+    let steps = view.analysis.as_ref().and_then(|analysis| analysis.report.facts.steps.as_ref());
+    let over = steps.filter(|steps| steps.are_over());
+    over.map_or_else(String::new, |steps| format!("until {}", units::second_utc(steps.last_ns)))
+}
+
 /// Rhythm and straggler of the job, and the highest load of a bin; below them the load in bins, where there is room.
 pub(super) fn step_lines(view: &View, data: &Data, width: usize, height: usize) -> Vec<Line<'static>> {
     let traffic = data.sample.metrics.traffic.as_ref();

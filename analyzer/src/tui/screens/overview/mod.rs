@@ -393,7 +393,7 @@ impl Page for OverviewScreen {
                 0 => opens(view, Screen::Bursts),
                 lines => format!("{} · {}", units::plural(lines, "more line"), opens(view, Screen::Bursts)),
             };
-            let title = Title { name: "JOB STEPS", hint: &hint, ..Title::default() };
+            let title = Title { name: "JOB STEPS", about: &lower::steps_end(view), hint: &hint };
             panel(buffer, areas.steps, areas.boxed, title);
             put(buffer, area, lower::cut_off(lines, width, height));
         }
