@@ -217,6 +217,11 @@ impl Counts {
             missing: f(self.missing, other.missing),
             lost: f(self.lost, other.lost),
             reordered: f(self.reordered, other.reordered),
+    /// True if none of the data is ECN-capable; ACKs and CNPs alone do not tell.
+    pub fn is_ecn_off(&self) -> bool {
+        self.ecn_data[0] > 0 && self.ce_ratio().is_none()
+    }
+
             repeats: f(self.repeats, other.repeats),
             retransmitted: f(self.retransmitted, other.retransmitted),
             restarts: f(self.restarts, other.restarts),
@@ -308,3 +313,5 @@ mod tests {
         assert_eq!(half.ce_ratio(), Some(0.5));
     }
 }
+        assert!(Counts { ecn_data: [100, 0, 0, 0], ..Counts::default() }.is_ecn_off());
+        assert!(!half.is_ecn_off() && !Counts { acks: 9, ..Counts::default() }.is_ecn_off());

@@ -326,6 +326,11 @@ impl Model {
         }
     }
 
+    /// True if none of the data in the time range is ECN-capable.
+    pub fn is_ecn_off(&self) -> bool {
+        self.dedup.delta.is_some_and(|delta| delta.counts.is_ecn_off())
+    }
+
     /// Frames of all kinds.
     pub fn frames(&self) -> u64 {
         self.total.packets + self.skipped.iter().map(|(_, n)| n).sum::<u64>()

@@ -80,12 +80,12 @@ pub(super) fn section(report: &Report, over_time: Option<&OverTime>) -> Markup {
     };
     let findings = listed(report);
     let (rows, quiet, mut unknown) = rows(over_time, axis, &findings);
-    let is_off = |name: &mut &str| {
-        if *name == ECN && report.facts.totals.ce_ratio.is_none() {
-            *name = "ECN CE (ECN is off)";
-        }
-    };
-    unknown.iter_mut().for_each(is_off);
+    // ACKs and CNPs alone do not tell.
+    let totals = &report.facts.totals;
+    let is_off = totals.ce_ratio.is_none() && (totals.ecn_data.not_ect > 0 || report.facts.is_recording());
+    for name in unknown.iter_mut().filter(|name| is_off && **name == ECN) {
+        *name = "ECN CE (ECN is off)";
+    }
     page.open("p", &[("class", "hint")]);
     page.text(&format!(
         "{} to {}, {} per column; columns in the colour of the findings that are about them.",

@@ -232,9 +232,11 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     packet_rate.push(" pkt/s", theme::DIM);
 
     let now = delta.and_then(|d| d.counts.ce_ratio());
-    // ACKs alone say nothing about the ECN of data.
-    let ce_off = delta.is_some_and(|d| d.counts.ecn_data[0] > 0) && now.is_none();
-    let ce = if ce_off { figure("ECN", "off".to_owned()) } else { figure("CE", units::ratio(now)) };
+    let ce = if data.model.is_ecn_off() {
+        figure("ECN", "off".to_owned())
+    } else {
+        figure("CE", units::ratio(now))
+    };
     let cnp = delta.map_or_else(unknown, |d| format!("{}/s", compact(d.cnp_per_s())));
     let cnp = if cnp == "0/s" { part("CNP 0/s", theme::DIM) } else { figure("CNP", cnp) };
     let count = |name, of: fn(&Counts) -> u64| {

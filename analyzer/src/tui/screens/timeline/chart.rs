@@ -346,18 +346,20 @@ impl<'a> Picture<'a> {
 
     /// A signal in a line, or one that shows something in `tall` of them.
     fn row(&self, row: &Row, tall: usize) -> Vec<Line<'static>> {
-        let values = self.values(row.series);
+        let (values, at_end) = (self.values(row.series), self.chart.cursor_ns.is_none());
         let peak = match row.series {
             Series::CeRatio => self.highest_of(&values),
             _ => values.iter().flatten().copied().fold(0.0, f64::max),
         };
         let now = match row.now {
             Some(of) => self.now(&values, |counts, _| of(counts)),
-            None if self.chart.cursor_ns.is_some() => self.now(&values, |_, _| None),
+            None if !at_end => self.now(&values, |_, _| None),
             None => self.of_points(row.series),
         };
         let text = match now {
-            None if row.series == Series::CeRatio && self.chart.cursor_ns.is_none() => "off".to_owned(),
+            None if row.series == Series::CeRatio && at_end && self.data.model.is_ecn_off() => {
+                "off".to_owned()
+            }
             None => units::UNKNOWN.to_owned(),
             Some(value) if row.series == Series::P99 && self.is_least() => {
                 format!("{}{}", units::LEAST, figure(row.series, value))
