@@ -30,6 +30,12 @@ impl Flow {
         self.has_sequence() || self.losses().iter().any(Option::is_some)
     }
 
+    /// A count of the NAKs that travel in it, duplicates excluded; `None` without any ACK or NAK, as of datagrams.
+    pub(crate) fn of_answers(&self, count: impl Fn(&Self) -> u64) -> Option<u64> {
+        let has_answers = self.ack.acks + self.ack.rnr_naks + self.ack.naks.total() > 0;
+        has_answers.then(|| count(self))
+    }
+
     /// Loss of the requests and of the responses; `None` where it is not known.
     pub fn losses(&self) -> [Option<Loss>; 2] {
         [self.loss.get(), self.loss_responses.get()]

@@ -6,7 +6,7 @@ use super::change::{Change, FigureUnit, Verdict};
 use super::value::{
     Likeness, P99, RANGES, at, both, ce_ratio, deduplicated, latency, list, lost_after_tap,
     lost_between_taps, lost_of_expected, max_over_mean, naks, own_losses, present, range, rate,
-    retransmitted, share, total, without_duplicates,
+    retransmitted, rnr_naks, share, total, without_duplicates,
 };
 
 /// Direction of improvement.
@@ -121,7 +121,7 @@ pub(super) const RUN: &[Figure] = &[
         "`flows[].ack.naks`, all codes, per second", |r| rate(r, present(r, naks)?) },
     figure! { "rnr_naks_per_second", "RNR NAKs", Rate, Less, (FAULTS, 0.1),
         "`flows[].ack.rnr_naks` per second",
-        |r| rate(r, present(r, |f| without_duplicates(f, "/ack/rnr_naks", "rnr_naks"))?) },
+        |r| rate(r, present(r, rnr_naks)?) },
     figure! { "latency_p50_ns", "latency, p50", Duration, Less, (USUAL, 500.0),
         "`flows[].latency_ns.p50`, mean over flows weighted by samples", |r| latency(list(r), "p50") },
     figure! { "latency_p99_ns", "latency, p99", Duration, Less, (TAIL, 1000.0),

@@ -20,7 +20,7 @@ fn report(seconds: u64, bytes: u64, ce: f64, findings: &[(&str, &str)]) -> Value
             "src": "10.0.0.1", "dst": "10.0.0.2", "dest_qp": 17, "packets": bytes / 1000, "bytes": bytes,
             "payload_bytes": bytes, "ecn": { "not_ect": 0, "ect1": 0, "ect0": 90, "ce": 10 }, "ce_ratio": ce,
             "opcodes": [{ "code": 7, "packets": bytes / 1000 }],
-            "ack": { "rnr_naks": 0, "naks": { "psn_sequence_error": 0 } },
+            "ack": { "acks": 10, "rnr_naks": 0, "naks": { "psn_sequence_error": 0 } },
             "psn": { "missing": 0, "repeats": 0 }, "psn_responses": null,
             "latency_ns": { "count": 100, "p50": 5000, "p99": 20000 },
         }],

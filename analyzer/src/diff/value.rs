@@ -244,10 +244,24 @@ pub(super) fn is_uc(flow: &Value) -> bool {
     opcodes.filter_map(|opcode| opcode.get("code")?.as_u64()).all(|code| code >> 5 == u64::from(TRANSPORT_UC))
 }
 
-pub(super) fn naks(flow: &Value) -> Option<f64> {
+fn all_naks(flow: &Value) -> Option<f64> {
     let all = flow.pointer("/ack/naks")?.as_object()?.values().filter_map(Value::as_f64);
-    let all = all.reduce(|sum, n| sum + n)?;
+    all.reduce(|sum, n| sum + n)
+}
+
+/// True if a flow carries ACKs or NAKs: otherwise it is unknown whether it would show a NAK.
+fn has_answers(flow: &Value) -> bool {
+    let all = [at(flow, "/ack/acks"), at(flow, "/ack/rnr_naks"), all_naks(flow)];
+    all.into_iter().flatten().any(|n| n > 0.0)
+}
+
+pub(super) fn naks(flow: &Value) -> Option<f64> {
+    let all = all_naks(flow).filter(|_| has_answers(flow))?;
     Some((all - at(flow, "/copied/naks").unwrap_or(0.0)).max(0.0))
+}
+
+pub(super) fn rnr_naks(flow: &Value) -> Option<f64> {
+    without_duplicates(flow, "/ack/rnr_naks", "rnr_naks").filter(|_| has_answers(flow))
 }
 
 /// The 99th percentile.

@@ -18,6 +18,12 @@ pub fn has_sequence(stats: &Stats) -> bool {
     stats.psn.seen != 0 || stats.rare.psn_responses.seen != 0
 }
 
+/// True if the flow has carried ACKs or NAKs: of one without any it is unknown whether it would show a NAK, as of
+/// datagrams, or of requests whose responder is not captured. Truncated ones do not tell.
+pub fn has_answers(stats: &Stats) -> bool {
+    stats.acks + stats.rare.rnr_naks + stats.rare.naks.iter().sum::<u64>() > 0
+}
+
 /// Opcodes that need no memory of their own: FIRST, MIDDLE, LAST and ONLY of one operation.
 const FEW: usize = 4;
 /// No opcode: none has these low bits.

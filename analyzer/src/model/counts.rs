@@ -3,7 +3,7 @@
 use crate::analysis::FaultRank;
 use crate::metrics::duplicates::DuplicateCounts;
 use crate::metrics::loss::{Loss, Metrics};
-use crate::sample::{Retired, Stats, has_sequence};
+use crate::sample::{Retired, Stats, has_answers, has_sequence};
 
 /// Counters of a flow, a link or everything, each packet counted once. Unit: packets, unless the name says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub struct Counts {
     pub restarts: u64,
     /// True if packets of a PSN sequence, or losses that a recording has, are among them.
     pub sequenced: bool,
+    /// True if ACKs or NAKs are among them; of a row or a pair of hosts, among the packets that answer it.
+    pub answered: bool,
 }
 
 impl Counts {
@@ -91,6 +93,7 @@ impl Counts {
             lost: requests.missing + responses.missing,
             reordered: 0,
             sequenced: has_sequence(stats),
+            answered: has_answers(stats),
         }
     }
 
@@ -158,8 +161,8 @@ impl Counts {
         self.zip(part, u64::saturating_sub)
     }
 
-    /// The same with the gaps and marks of `other`, which counts the same packets at another tap, if those are
-    /// higher: loss and marks between two taps show only at the second.
+    /// The same with the gaps, NAKs and marks of `other`, which counts the same packets at another tap, if those are
+    /// higher: loss and marks between two taps show only at the second, and NAKs only where the answers pass.
     #[must_use]
     pub fn with_loss_of(&self, other: &Self) -> Self {
         let marked = |counts: &Self| counts.ce_ratio().unwrap_or(-1.0);
@@ -169,6 +172,10 @@ impl Counts {
             lost: self.lost.max(other.lost),
             reordered: self.reordered.max(other.reordered),
             sequenced: self.sequenced || other.sequenced,
+            rnr: self.rnr.max(other.rnr),
+            sequence_naks: self.sequence_naks.max(other.sequence_naks),
+            other_naks: self.other_naks.max(other.other_naks),
+            answered: self.answered || other.answered,
             ecn_data: if marked(other) > marked(self) { other.ecn_data } else { self.ecn_data },
             ..*self
         }
@@ -178,6 +185,13 @@ impl Counts {
     /// alone. Every view takes it from here.
     pub fn of_sequence(&self, count: fn(&Self) -> u64) -> Option<u64> {
         let is_known = self.sequenced || self.gaps + self.repeats + self.lost > 0;
+        is_known.then(|| count(self))
+    }
+
+    /// A count of NAKs or RNR NAKs; `None` where it is unknown, since neither an ACK nor a NAK was observed. Every view
+    /// takes it from here.
+    pub fn of_answers(&self, count: fn(&Self) -> u64) -> Option<u64> {
+        let is_known = self.answered || self.naks() + self.rnr > 0;
         is_known.then(|| count(self))
     }
 
@@ -203,6 +217,11 @@ impl Counts {
         (capable > 0).then(|| ce as f64 / capable as f64)
     }
 
+    /// True if none of the data is ECN-capable; ACKs and CNPs alone do not tell.
+    pub fn is_ecn_off(&self) -> bool {
+        self.ecn_data[0] > 0 && self.ce_ratio().is_none()
+    }
+
     fn zip(&self, other: &Self, mut f: impl FnMut(u64, u64) -> u64) -> Self {
         Self {
             packets: f(self.packets, other.packets),
@@ -217,16 +236,12 @@ impl Counts {
             missing: f(self.missing, other.missing),
             lost: f(self.lost, other.lost),
             reordered: f(self.reordered, other.reordered),
-    /// True if none of the data is ECN-capable; ACKs and CNPs alone do not tell.
-    pub fn is_ecn_off(&self) -> bool {
-        self.ecn_data[0] > 0 && self.ce_ratio().is_none()
-    }
-
             repeats: f(self.repeats, other.repeats),
             retransmitted: f(self.retransmitted, other.retransmitted),
             restarts: f(self.restarts, other.restarts),
             // Of a sum, and of what is left of one.
             sequenced: self.sequenced || other.sequenced,
+            answered: self.answered || other.answered,
         }
     }
 }
@@ -295,6 +310,23 @@ mod tests {
     }
 
     #[test]
+    fn naks_are_known_where_an_answer_was_observed() {
+        let mut stats = Stats { packets: 9, ..Stats::default() };
+        stats.psn.seen = 1;
+        let data = Counts::counted(&stats);
+        let acks = Counts::counted(&Stats { packets: 9, acks: 9, ..Stats::default() });
+        let naks = |counts: &Counts| counts.of_answers(Counts::naks);
+        assert_eq!((naks(&data), naks(&acks), naks(&Counts::default())), (None, Some(0), None));
+        assert_eq!((naks(&data.plus(&acks)), naks(&acks.less(&data))), (Some(0), Some(0)));
+        assert_eq!(naks(&acks.since(&acks).unwrap()), Some(0), "also while it pauses");
+        let refused = Counts { other_naks: 2, ..data };
+        assert_eq!((naks(&refused), refused.of_answers(|counts| counts.rnr)), (Some(2), Some(0)));
+        assert_eq!(naks(&data.with_loss_of(&refused)), Some(2), "another tap shows it");
+        stats.rare.ack_unknown = 4;
+        assert_eq!(naks(&Counts::counted(&stats)), None, "truncated before the syndrome");
+    }
+
+    #[test]
     fn a_counter_that_goes_back_leaves_no_rate() {
         let now = Counts { packets: 10, bytes: 1000, ..Counts::default() };
         let then = Counts { packets: 4, bytes: 400, ..Counts::default() };
@@ -311,7 +343,7 @@ mod tests {
         assert_eq!(Counts { ecn_data: [100, 0, 0, 0], ..Counts::default() }.ce_ratio(), None);
         let half = Counts { ecn_data: [9, 1, 2, 3], ..Counts::default() };
         assert_eq!(half.ce_ratio(), Some(0.5));
-    }
-}
         assert!(Counts { ecn_data: [100, 0, 0, 0], ..Counts::default() }.is_ecn_off());
         assert!(!half.is_ecn_off() && !Counts { acks: 9, ..Counts::default() }.is_ecn_off());
+    }
+}

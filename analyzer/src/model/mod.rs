@@ -404,7 +404,8 @@ struct Rows<'a> {
 
 impl Rows<'_> {
     fn row(&mut self, number: u32, flow: &FlowSnapshot) -> Row {
-        let FlowSnapshot { id, counts, .. } = flow;
+        let FlowSnapshot { id, counts, answered, .. } = flow;
+        let counts = &Counts { answered: *answered, ..*counts };
         let none = Counts::default();
         let (then, place) = match self.earlier.as_mut().map(|e| e.find(id)) {
             Some(EarlierFlow::At(at, then)) => {
@@ -416,9 +417,9 @@ impl Rows<'_> {
         let delta = then
             .and_then(|then| counts.since(then))
             .zip(self.seconds)
-            .map(|(counts, seconds)| Delta { counts, seconds });
+            .map(|(grown, seconds)| Delta { counts: Counts { answered: *answered, ..grown }, seconds });
         let total = match self.reset.as_mut().map(|e| e.find(id)) {
-            Some(EarlierFlow::At(_, then)) => counts.less(&then.counts),
+            Some(EarlierFlow::At(_, then)) => Counts { answered: *answered, ..counts.less(&then.counts) },
             _ => *counts,
         };
         Row {

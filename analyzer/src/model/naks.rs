@@ -2,8 +2,32 @@
 
 use super::{Counts, Identity, Row};
 use crate::metrics::pairing::BySlot;
-use crate::sample::Sample;
-use crate::util::map::Map;
+use crate::sample::{FlowSample, Sample, has_answers};
+use crate::util::map::{Map, Set};
+
+/// The flows whose rows would show a NAK, because the flow that answers them carries ACKs or NAKs.
+pub(super) struct Answered<'a> {
+    pairs: Option<&'a BySlot>,
+    /// Slots of the flows that carry ACKs or NAKs.
+    carriers: Set<u32>,
+}
+
+impl<'a> Answered<'a> {
+    pub(super) fn of(sample: &'a Sample) -> Self {
+        let pairs = sample.metrics.pairs.as_ref();
+        let flows = sample.flows.iter().filter(|flow| pairs.is_some() && has_answers(&flow.stats));
+        Self { pairs, carriers: flows.map(|flow| flow.slot).collect() }
+    }
+
+    /// True if the flow is answered; of one whose other direction is not known, which keeps the NAKs that it carries,
+    /// if it carries any answers.
+    pub(super) fn has(&self, flow: &FlowSample) -> bool {
+        match self.pairs.and_then(|pairs| pairs.get(flow.slot)?.reverse) {
+            Some(reverse) => self.carriers.contains(&reverse),
+            None => has_answers(&flow.stats),
+        }
+    }
+}
 
 /// Moves NAKs and RNR NAKs of each row to the row of the flow that they answer. Those of a flow whose other direction
 /// is not known or has no row stay.
@@ -58,6 +82,7 @@ pub fn answers_of(sample: &Sample, id: &Identity) -> Option<Identity> {
 /// Gives counts of data the NAKs of the flow that answers it, in place of those that it carries.
 pub fn replace_naks(counts: &mut Counts, answers: Option<Counts>) {
     take_naks(counts);
+    counts.answered = answers.is_some_and(|answers| answers.answered);
     counts.add(&take_naks(&mut answers.unwrap_or_default()));
 }
 

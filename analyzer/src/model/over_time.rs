@@ -72,6 +72,8 @@ pub struct OverTime {
     least_ns: u64,
     /// True if the packets show whether any were lost.
     shows_loss: bool,
+    /// True if the packets show whether there were NAKs.
+    shows_naks: bool,
     /// True if the spans come from packets rather than snapshots.
     pub from_packets: bool,
 }
@@ -96,9 +98,19 @@ impl OverTime {
         let pairs = history.iter().zip(history.iter().skip(1));
         let gauges = pairs.filter_map(|(a, b)| Gauge::between(a, b)).collect();
         let pauses = pauses(sample);
-        let counts = history.iter().next_back().map(|newest| newest.dedup.total);
-        let shows_loss = counts.is_some_and(|counts| counts.of_sequence(|c| c.lost).is_some());
-        Self { spans, gauges, pauses, links, least_ns, shows_loss, from_packets: packets.is_some() }
+        // Retired flows are part of what has grown alone.
+        let counts = history.iter().next_back().map(|newest| newest.dedup.total.plus(&newest.dedup.grown));
+        let counts = counts.unwrap_or_default();
+        Self {
+            spans,
+            gauges,
+            pauses,
+            links,
+            least_ns,
+            shows_loss: counts.of_sequence(|c| c.lost).is_some(),
+            shows_naks: counts.of_answers(Counts::naks).is_some(),
+            from_packets: packets.is_some(),
+        }
     }
 
     /// Beginning and end, Unix nanoseconds; `None` without data.
@@ -163,8 +175,12 @@ impl OverTime {
             let captured = (series == Series::Paused).then(|| self.paused(from_ns, to_ns)).flatten();
             return larger(largest, captured);
         }
-        if !self.shows_loss && matches!(series, Series::Signal(SignalKind::Lost | SignalKind::Retransmitted))
-        {
+        let shown = match series {
+            Series::Signal(SignalKind::Lost | SignalKind::Retransmitted) => self.shows_loss,
+            Series::Signal(SignalKind::Nak | SignalKind::Rnr) => self.shows_naks,
+            _ => true,
+        };
+        if !shown {
             return None;
         }
         let (from_ns, to_ns) = self.whole(from_ns, to_ns);

@@ -137,11 +137,13 @@ fn before_and_behind_the_data_nothing_is_known() {
     let lost = series.columns(Series::Signal(SignalKind::Lost), 500_000_000, 250_000_000, 4);
     assert_eq!(lost, [Some(5.0), Some(0.0), None, None]);
     assert_eq!(series.range(), Some((0, 1_000_000_000)));
-    // Nor loss where no packet has a PSN sequence.
+    // Nor loss where no packet has a PSN sequence, and NAKs where nothing is acknowledged.
     series.shows_loss = false;
     let of = |kind| series.value(Series::Signal(kind), 0, 500_000_000);
     assert_eq!((of(SignalKind::Lost), of(SignalKind::Retransmitted)), (None, None));
-    assert_eq!(of(SignalKind::Nak), Some(0.0));
+    assert_eq!((of(SignalKind::Nak), of(SignalKind::Rnr), of(SignalKind::Cnp)), (None, None, Some(0.0)));
+    series.shows_naks = true;
+    assert_eq!(series.value(Series::Signal(SignalKind::Nak), 0, 500_000_000), Some(0.0));
 }
 
 #[test]

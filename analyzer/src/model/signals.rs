@@ -68,13 +68,13 @@ pub const ROWS: [Row; 9] = [
         name: "NAK",
         series: Series::Signal(SignalKind::Nak),
         about: NAK,
-        now: Some(|c| Some(c.naks() as f64)),
+        now: Some(|c| c.of_answers(Counts::naks).map(|n| n as f64)),
     },
     Row {
         name: "RNR NAK",
         series: Series::Signal(SignalKind::Rnr),
         about: RNR,
-        now: Some(|c| Some(c.rnr as f64)),
+        now: Some(|c| c.of_answers(|c| c.rnr).map(|n| n as f64)),
     },
     Row { name: ECN, series: Series::CeRatio, about: CE, now: Some(Counts::ce_ratio) },
     Row {

@@ -5,6 +5,7 @@ use rocescope_common::account::latency::BUCKETS;
 use rocescope_common::wire::SkipReason;
 
 use super::dedup::{AllLinks, DedupSnapshot, DedupSum};
+use super::naks::Answered;
 use super::{Counts, Identity};
 use crate::analysis::{Lost, Overlap, Skipped, upstream};
 use crate::metrics::latency::{Bucket, Histogram};
@@ -27,6 +28,8 @@ pub struct FlowSnapshot {
     pub latency: Option<(Bucket, Option<Bucket>)>,
     /// Requests without an answer of their own until then.
     pub unanswered: u32,
+    /// True if its row would show a NAK; `counts` are of the NAKs that it carries.
+    pub answered: bool,
 }
 
 /// One link at a snapshot.
@@ -169,7 +172,7 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
     let (mut histogram_bytes, mut dedup) = (0, DedupSum::new(overlap));
     let (mut before, mut known) = (vec![Counts::default(); links.len()], 0);
     let duplicates = sample.metrics.duplicates.as_ref();
-    let between = upstream::lost(sample);
+    let (between, answered) = (upstream::lost(sample), Answered::of(sample));
     for (at, flow) in (0u32..).zip(&sample.flows) {
         let whole = judged(sample, flow, &between);
         let of_flow = duplicates.and_then(|found| found.flows.get(&flow.slot));
@@ -193,7 +196,8 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
         }
         dedup.add(flows.len(), &counts, &earlier);
         weights.push((counts.bytes - earlier.bytes, at));
-        flows.push(FlowSnapshot { id, counts, histogram, latency, unanswered });
+        let answered = answered.has(flow);
+        flows.push(FlowSnapshot { id, counts, histogram, latency, unanswered, answered });
     }
     for (link, on) in links.iter_mut().zip(duplicates.into_iter().flat_map(|found| &found.links)) {
         link.total = link.total.without(&on.duplicates);

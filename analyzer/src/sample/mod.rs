@@ -26,7 +26,7 @@ use crate::entity::nccl::Nccl;
 use crate::entity::owners::{Owned, Owners};
 pub use crate::entity::{
     Address, Direction, Extra, MULTICAST_QP, Opcodes, PeerKey, Stats, Tuple, address, from_kernel,
-    has_sequence,
+    has_answers, has_sequence,
 };
 use crate::metrics::Metrics;
 use crate::metrics::duplicates::DuplicateCounts;

@@ -43,36 +43,56 @@ fn exports_hold_what_is_shown() {
     assert!(empty.view.messages.answer.is_some());
 }
 
-/// Datagrams have no sequence in which a packet could be missing.
-#[test]
-fn loss_of_datagrams_is_a_dash_on_every_screen_and_null_in_files() {
+/// These signals of a capture are a dash on the timeline and null in each file, and no screen has 0 of them.
+fn is_unknown(capture: &str, signals: &[(&str, &str)], fields: &[&str]) {
     for size in [USUAL, (160, 48), LARGE] {
-        let mut app = overview::replayed("b7_ud_ops.h1.pcap", size);
-        assert!(text(&app).contains("loss unknown"), "{}", text(&app));
-        for name in ["lost", "retransmit"] {
-            let picture = text(&app);
+        let mut app = overview::replayed(capture, size);
+        let picture = text(&app);
+        for (name, _) in signals {
             let mut rows = picture.lines().map(|line| line.trim_start_matches(['│', ' ']));
             // A signal without values gives way to others in little room.
-            let row = rows.find(|row| row.starts_with(&format!("{name} ")));
-            assert!(size == USUAL || row.is_some(), "{picture}");
-            assert!(row.is_none_or(|row| row.split_whitespace().nth(1) == Some("-")), "{picture}");
+            let row = rows.find_map(|row| row.strip_prefix(&format!("{name} ")));
+            assert!(size == USUAL || row.is_some(), "{name}: {picture}");
+            let now = row.and_then(|row| row.split_whitespace().next());
+            assert!(now.is_none_or(|now| now == "-"), "{name}: {picture}");
         }
         for key in "12345678".chars() {
             press(&mut app, &[Key::Esc, Key::Char(key)]);
             let picture = text(&app);
-            assert!(!picture.contains("lost 0") && !picture.contains("RETX 0"), "{picture}");
-            if key == '2' {
-                assert!(picture.contains("│ lost - │ RETX - │"), "{picture}");
+            for (_, word) in signals {
+                assert!(!picture.contains(&format!(" {word} 0 ")), "{picture}");
+                assert!(key != '2' || picture.contains(&format!(" {word} - ")), "{word}: {picture}");
             }
             let Action::Write(file) = press(&mut app, &[Key::Char('E')]) else { continue };
             let text = String::from_utf8(file.content.into_bytes()).unwrap();
             let rows: Value = serde_json::from_str(&text).unwrap();
-            for name in ["lost", "lost_per_s", "missing", "retransmitted", "repeats_per_s"] {
+            for name in fields {
                 let known = rows.as_array().unwrap().iter().any(|row| !row[name].is_null());
                 assert!(!known, "{name} on {key}: {text}");
             }
         }
     }
+}
+
+const LOSS: [(&str, &str); 2] = [("lost", "lost"), ("retransmit", "RETX")];
+const NAKS: [(&str, &str); 2] = [("NAK", "NAK"), ("RNR NAK", "RNR")];
+/// Fields of files with NAKs.
+const NAK_FIELDS: [&str; 7] =
+    ["nak", "rnr", "naks", "sequence_naks", "rnr_naks", "naks_per_s", "rnr_naks_per_s"];
+
+/// Datagrams have no sequence in which a packet could be missing, and none is acknowledged.
+#[test]
+fn loss_and_naks_of_datagrams_are_unknown_on_every_screen_and_in_files() {
+    let capture = "b7_ud_ops.h1.pcap";
+    assert!(text(&overview::replayed(capture, USUAL)).contains("loss unknown"));
+    is_unknown(capture, &LOSS, &["lost", "lost_per_s", "missing", "retransmitted", "repeats_per_s"]);
+    is_unknown(capture, &NAKS, &NAK_FIELDS);
+}
+
+/// Unreliable connections have a sequence, of which nothing is acknowledged.
+#[test]
+fn naks_of_unreliable_connections_are_unknown_on_every_screen_and_in_files() {
+    is_unknown("b6_uc.h1.pcap", &NAKS, &NAK_FIELDS);
 }
 
 /// Each screen has a file of its own, and in both forms the same.

@@ -62,27 +62,44 @@ fn leading(text: &str) -> u64 {
     digits.replace(',', "").parse().unwrap()
 }
 
-/// Datagrams have no sequence in which a packet could be missing.
-#[test]
-fn loss_of_datagrams_is_unknown_on_the_page_and_in_files() {
-    let files = [capture("b7_ud_ops.h1.pcap")];
+/// These signals of a capture are unknown on the page, and these columns are empty. Returns the report.
+fn unknown(file: &str, signals: &[&str], columns: &[&str]) -> Value {
+    let files = [capture(file)];
     let (page, report) = both(&files);
     let hints = texts(section(&page, "timeline"), "p");
-    for name in ["lost", "retransmit"] {
+    for name in signals {
         let has = |begin: &str| {
             let names = hints.iter().find_map(|hint| hint.strip_prefix(begin)?.strip_suffix('.'));
-            names.is_some_and(|names| names.split(", ").any(|one| one == name))
+            names.is_some_and(|names| names.split(", ").any(|one| one == *name))
         };
         assert!(has("Not known: ") && !has("All zero: "), "{name}: {hints:?}");
     }
     let rows = csv(&printed(&files, "csv"));
-    for name in ["lost_packets", "missing_psns", "retransmitted_packets"] {
+    for name in columns {
         let at = rows[0].iter().position(|one| one == name).unwrap();
         assert!(rows[1..].iter().all(|row| row[at].is_empty()), "{name}: {rows:?}");
     }
+    report
+}
+
+/// Columns of NAKs.
+const NAKS: [&str; 3] = ["nak_sequence_packets", "nak_other_packets", "rnr_naks"];
+
+/// Datagrams have no sequence in which a packet could be missing, and none is acknowledged.
+#[test]
+fn loss_and_naks_of_datagrams_are_unknown_on_the_page_and_in_files() {
+    let columns = ["lost_packets", "missing_psns", "retransmitted_packets"];
+    unknown("b7_ud_ops.h1.pcap", &["NAK", "RNR NAK"], &NAKS);
+    let report = unknown("b7_ud_ops.h1.pcap", &["lost", "retransmit"], &columns);
     for flow in report["flows"].as_array().unwrap() {
         assert!(flow["loss"].is_null() && flow["psn"].is_null(), "{flow}");
     }
+}
+
+/// Of unreliable connections nothing is acknowledged.
+#[test]
+fn naks_of_unreliable_connections_are_unknown_on_the_page_and_in_files() {
+    unknown("b6_uc.h1.pcap", &["NAK", "RNR NAK"], &NAKS);
 }
 
 #[test]

@@ -25,18 +25,24 @@ struct Figure {
     heading: &'static str,
     /// `None`: unknown, or not applicable to the flow.
     of: fn(&Flow) -> Option<u64>,
+    /// True for what ACKs and NAKs show, which many flows do not carry.
+    of_answers: bool,
+}
+
+const fn figure(heading: &'static str, of: fn(&Flow) -> Option<u64>) -> Figure {
+    Figure { heading, of, of_answers: false }
 }
 
 /// Most important first: where the width does not suffice, the last are left out. NAKs are, as in the report, those
 /// that travel in the flow: its source sent them. The screen has them in the row of the data that they answer.
 const FIGURES: [Figure; 7] = [
-    Figure { heading: "CNP", of: |flow| Some(flow.cnps_dedup()) },
-    Figure { heading: "GAPS", of: |flow| sequences(flow, |psn| psn.gaps) },
-    Figure { heading: "MISSING", of: missing },
-    Figure { heading: "NAK TX", of: |flow| Some(flow.naks_dedup().total()) },
-    Figure { heading: "RNR TX", of: |flow| Some(flow.rnr_naks_dedup()) },
-    Figure { heading: "RETX", of: retransmissions },
-    Figure { heading: "RESTARTS", of: |flow| sequences(flow, |psn| psn.restarts) },
+    figure("CNP", |flow| Some(flow.cnps_dedup())),
+    figure("GAPS", |flow| sequences(flow, |psn| psn.gaps)),
+    figure("MISSING", missing),
+    Figure { of_answers: true, ..figure("NAK TX", |flow| flow.of_answers(|flow| flow.naks_dedup().total())) },
+    Figure { of_answers: true, ..figure("RNR TX", |flow| flow.of_answers(Flow::rnr_naks_dedup)) },
+    figure("RETX", retransmissions),
+    figure("RESTARTS", |flow| sequences(flow, |psn| psn.restarts)),
 ];
 
 /// PSN gaps in either sequence of a flow, in packets: lost or reordered.
@@ -92,10 +98,16 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let shown: Vec<&Flow> = busiest.iter().chain(&troubled).copied().collect();
     let (metrics, zero): (Vec<Figure>, Vec<Figure>) = FIGURES.into_iter().partition(|figure| {
         let all = || report.facts.flows.iter().map(figure.of);
-        // Of a flow with a sequence, only trouble is unknown.
-        let unknown = |flow: &Flow| sequences(flow, |_| 0).is_some() && (figure.of)(flow).is_none();
-        all().any(|n| n > Some(0)) || all().all(|n| n.is_none()) || report.facts.flows.iter().any(unknown)
+        // Of a flow with a sequence, only trouble is unknown; what carries no answers shows no NAKs, either.
+        let unknown = |flow: &Flow| {
+            !figure.of_answers && sequences(flow, |_| 0).is_some() && (figure.of)(flow).is_none()
+        };
+        let none_known = !figure.of_answers && all().all(|n| n.is_none());
+        all().any(|n| n > Some(0)) || none_known || report.facts.flows.iter().any(unknown)
     });
+    let (unknown, zero): (Vec<Figure>, Vec<Figure>) = zero
+        .into_iter()
+        .partition(|figure| report.facts.flows.iter().all(|flow| (figure.of)(flow).is_none()));
     let (mut lines, left_out) = table(report, &shown, &metrics, room);
     if !troubled.is_empty() {
         // The heading is first; a flow takes one line or two.
@@ -113,7 +125,11 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
             ),
         });
     }
-    for (label, headings) in [("All zero: ", names(&zero)), ("Omitted columns: ", left_out.join(", "))] {
+    for (label, headings) in [
+        ("All zero: ", names(&zero)),
+        ("Unknown without ACK or NAK: ", names(&unknown)),
+        ("Omitted columns: ", left_out.join(", ")),
+    ] {
         if !headings.is_empty() {
             lines.extend(labelled(label, label.len(), &headings, room));
         }

@@ -239,13 +239,10 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     };
     let cnp = delta.map_or_else(unknown, |d| format!("{}/s", compact(d.cnp_per_s())));
     let cnp = if cnp == "0/s" { part("CNP 0/s", theme::DIM) } else { figure("CNP", cnp) };
-    let count = |name, of: fn(&Counts) -> u64| {
-        figure(name, delta.map_or_else(unknown, |d| compact(of(&d.counts) as f64)))
-    };
-    let sequence = |name, of: fn(&Counts) -> u64| {
-        let known = delta.and_then(|d| d.counts.of_sequence(of));
-        figure(name, known.map_or_else(unknown, |n| compact(n as f64)))
-    };
+    let known = |name, known: Option<u64>| figure(name, known.map_or_else(unknown, |n| compact(n as f64)));
+    let count = |name, of: fn(&Counts) -> u64| known(name, delta.map(|d| of(&d.counts)));
+    let sequence = |name, of: fn(&Counts) -> u64| known(name, delta.and_then(|d| d.counts.of_sequence(of)));
+    let answers = |name, of: fn(&Counts) -> u64| known(name, delta.and_then(|d| d.counts.of_answers(of)));
     let counted = |of: fn(&Counts) -> u64| delta.is_some_and(|d| of(&d.counts) > 0);
     // A gap shows loss upstream of a tap: no gap does not exclude a loss downstream.
     let losing = app.view.concluded().is_some_and(|concluded| signals::is_losing(concluded.findings));
@@ -254,8 +251,8 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     let mut signals = vec![
         (counted(|c| c.lost), sequence(lost, |c| c.lost)),
         (counted(|c| c.retransmitted), sequence("RETX", |c| c.retransmitted)),
-        (counted(Counts::naks), count("NAK", Counts::naks)),
-        (counted(|c| c.rnr), count("RNR", |c| c.rnr)),
+        (counted(Counts::naks), answers("NAK", Counts::naks)),
+        (counted(|c| c.rnr), answers("RNR", |c| c.rnr)),
         (counted(|c| c.ecn_data[3]), ce),
         (counted(|c| c.cnp), cnp),
     ];

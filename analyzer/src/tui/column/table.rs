@@ -173,9 +173,9 @@ columns! {
         |row, _| sequence(row, |counts| counts.retransmitted);
     Naks: "nak", "NAK rx", Count, width 6, rank 4, aliases: &["naks"], about: signals::NAK;
         "NAKs that the source received for packets of the flow, RNR NAKs excluded, in the time range; reports count them in the flow that carries them. Without the other direction: those it sent",
-        |row, _| counted(row, Counts::naks);
+        |row, _| answers(row, Counts::naks);
     Rnr: "rnr", "RNR rx", Count, width 6, rank 7, about: signals::RNR;
-        "the same of RNR NAKs (receiver not ready)", |row, _| counted(row, |counts| counts.rnr);
+        "the same of RNR NAKs (receiver not ready)", |row, _| answers(row, |counts| counts.rnr);
     P50: "p50", "p50", Duration, width 6, rank 13, needs: ColumnNeeds::Latency;
         "median request-to-ACK or response latency, in the time range; > a lower bound, as too many requests are not timed (retransmitted or not answered); nanoseconds in exports",
         |row, cx| {
@@ -260,6 +260,11 @@ fn counted(row: &Row, counter: fn(&Counts) -> u64) -> Value<'_> {
 /// A counter of PSNs in the time range; flows without PSN sequence have none.
 fn sequence(row: &Row, counter: fn(&Counts) -> u64) -> Value<'_> {
     if row.total.of_sequence(counter).is_some() { counted(row, counter) } else { Value::Unknown }
+}
+
+/// A counter of NAKs in the time range; of flows without an observed answer it is unknown.
+fn answers(row: &Row, counter: fn(&Counts) -> u64) -> Value<'_> {
+    if row.total.of_answers(counter).is_some() { counted(row, counter) } else { Value::Unknown }
 }
 
 fn share(delta: &Delta, model: &Model) -> f64 {

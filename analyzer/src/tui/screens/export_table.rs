@@ -21,8 +21,8 @@ const TOTALS: &[Total] = &[
     ("lost", |c| c.of_sequence(|c| c.lost)),
     ("retransmitted", |c| c.of_sequence(|c| c.retransmitted)),
     ("acks", |c| Some(c.acks)),
-    ("rnr_naks", |c| Some(c.rnr)),
-    ("naks", |c| Some(c.naks())),
+    ("rnr_naks", |c| c.of_answers(|c| c.rnr)),
+    ("naks", |c| c.of_answers(Counts::naks)),
 ];
 
 /// A direction as a value.

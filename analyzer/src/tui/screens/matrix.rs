@@ -178,8 +178,8 @@ impl Page for MatrixScreen {
                     json!(cell.counts.of_sequence(|counts| counts.missing).filter(|_| has_psns)),
                     json!(cell.counts.of_sequence(|counts| counts.lost)),
                     json!(cell.counts.of_sequence(|counts| counts.retransmitted)),
-                    json!(cell.counts.sequence_naks),
-                    json!(cell.counts.rnr),
+                    json!(cell.counts.of_answers(|counts| counts.sequence_naks)),
+                    json!(cell.counts.of_answers(|counts| counts.rnr)),
                     json!(cell.latency_ns),
                 ]
             })

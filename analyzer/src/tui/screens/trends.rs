@@ -69,6 +69,12 @@ impl Point {
         self.counts?.of_sequence(figure)?;
         self.per_second(figure)
     }
+
+    /// The same of NAKs.
+    fn of_answers(&self, figure: fn(&Counts) -> u64) -> Option<f64> {
+        self.counts?.of_answers(figure)?;
+        self.per_second(figure)
+    }
 }
 
 /// One metric over time.
@@ -100,6 +106,8 @@ fn ratio(ratio: f64) -> String {
 
 /// What loss and retransmission need.
 const SEQUENCE: &str = "needs packets of a PSN sequence";
+/// What NAKs need.
+const ANSWERS: &str = "needs observed ACKs or NAKs";
 
 /// The metrics, the most important first.
 pub(in crate::tui) const TRENDS: &[Trend] = &[
@@ -110,7 +118,10 @@ pub(in crate::tui) const TRENDS: &[Trend] = &[
         ..trend("lost/s", "lost_per_s", |p| p.of_sequence(|c| c.lost), compact, signals::LOST)
     },
     trend("CNP/s", "cnp_per_s", |p| p.per_second(|c| c.cnp), compact, signals::CNP),
-    trend("RNR NAK/s", "rnr_naks_per_s", |p| p.per_second(|c| c.rnr), compact, signals::RNR),
+    Trend {
+        needs: ANSWERS,
+        ..trend("RNR NAK/s", "rnr_naks_per_s", |p| p.of_answers(|c| c.rnr), compact, signals::RNR)
+    },
     trend("packets/s", "packets_per_s", |p| p.per_second(|c| c.packets), compact, signals::NOTHING),
     Trend {
         needs: SEQUENCE,
@@ -122,7 +133,10 @@ pub(in crate::tui) const TRENDS: &[Trend] = &[
             signals::RETRANSMITTED,
         )
     },
-    trend("NAK/s", "naks_per_s", |p| p.per_second(Counts::naks), compact, signals::NAK),
+    Trend {
+        needs: ANSWERS,
+        ..trend("NAK/s", "naks_per_s", |p| p.of_answers(Counts::naks), compact, signals::NAK)
+    },
 ];
 
 fn duration(ns: f64) -> String {
@@ -201,9 +215,10 @@ pub(in crate::tui) fn link_points(view: &View, link: usize, n: usize) -> Vec<Poi
 /// Points of one flow, with the NAKs that answer it, as its row has them; unknown where it was not among the busiest.
 pub(in crate::tui) fn flow_points(view: &View, id: &Identity, n: usize) -> Vec<Point> {
     let mut points = carried(view, id, n);
-    let answers = view.data.as_ref().and_then(|data| naks::answers_of(&data.sample, id));
-    let answers = answers.map(|answers| carried(view, &answers, n)).unwrap_or_default();
-    for (point, answer) in points.iter_mut().zip(&answers) {
+    let Some(answers) = view.data.as_ref().and_then(|data| naks::answers_of(&data.sample, id)) else {
+        return points;
+    };
+    for (point, answer) in points.iter_mut().zip(&carried(view, &answers, n)) {
         for (counts, answer) in [(&mut point.counts, answer.counts), (&mut point.total, answer.total)] {
             if let Some(counts) = counts {
                 naks::replace_naks(counts, answer);

@@ -113,8 +113,8 @@ impl Cell {
             Metric::Retransmissions => {
                 self.counts.of_sequence(|counts| counts.retransmitted).map(|n| n as f64)
             }
-            Metric::Naks => (self.seconds > 0.0).then_some(self.counts.naks() as f64),
-            Metric::Rnr => (self.seconds > 0.0).then_some(self.counts.rnr as f64),
+            Metric::Naks => self.counts.of_answers(Counts::naks).map(|n| n as f64),
+            Metric::Rnr => self.counts.of_answers(|counts| counts.rnr).map(|n| n as f64),
             Metric::Latency => self.latency_ns.map(|ns| ns as f64),
         }
     }

@@ -52,8 +52,8 @@ const fn count(title: &'static str, signal: SignalKind, value: fn(&Peer) -> Opti
 const FIGURES: [Figure; 6] = [
     count("LOST", SignalKind::Lost, |peer| sequence(peer, |counts| counts.lost)),
     count("RETX", SignalKind::Retransmitted, |peer| sequence(peer, |counts| counts.retransmitted)),
-    count("NAK rx", SignalKind::Nak, |peer| Some(peer.counts.naks() as f64)),
-    count("RNR rx", SignalKind::Rnr, |peer| Some(peer.counts.rnr as f64)),
+    count("NAK rx", SignalKind::Nak, |peer| answers(peer, Counts::naks)),
+    count("RNR rx", SignalKind::Rnr, |peer| answers(peer, |counts| counts.rnr)),
     Figure { title: "CE %", series: Series::CeRatio, value: |peer| peer.counts.ce_ratio(), ratio: true },
     count("CNP", SignalKind::Cnp, |peer| Some(peer.counts.cnp as f64)),
 ];
@@ -61,6 +61,11 @@ const FIGURES: [Figure; 6] = [
 /// A count of PSNs; unknown of a row without a PSN sequence, as of ACKs alone.
 fn sequence(peer: &Peer, count: fn(&Counts) -> u64) -> Option<f64> {
     peer.counts.of_sequence(count).map(|n| n as f64)
+}
+
+/// A count of NAKs; unknown of a row without an observed answer.
+fn answers(peer: &Peer, count: fn(&Counts) -> u64) -> Option<f64> {
+    peer.counts.of_answers(count).map(|n| n as f64)
 }
 
 /// Columns of a figure.
