@@ -505,8 +505,7 @@ fn of_one_link(
     worst: &WorseLink<'_>,
     peers_ratio: f64,
 ) {
-    let peers = other_links(group, worst.link);
-    let compared = format!(", on {} ({peers}: {})", short(worst.link), units::ratio(Some(peers_ratio)));
+    let compared = format!(", {} on {}", units::ratio(Some(peers_ratio)), other_links(group, worst.link));
     congestion.title = title(std::mem::take(&mut congestion.title), [compared]);
     congestion.evidence.insert(Evidence::declared(ids::ECN_CONGESTION, "peers_ratio", peers_ratio.into()));
     congestion.compare(group.links.clone(), group.direction);
