@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::analysis::entropy::{QpSpread, Weights};
+use crate::analysis::entropy::QpSpread;
 use crate::analysis::facts::Places;
 use crate::analysis::flow::less;
 use crate::analysis::spray::Planes;
@@ -117,10 +117,8 @@ fn pattern(sample: &Sample, overlap: &Overlap) -> Option<traffic::Pattern> {
 
 /// Figures of how bytes spread over 5-tuples and queue pairs.
 fn spread(sample: &Sample, options: &Options) -> (Entropy, Option<Ecmp>, Vec<QpSpread>) {
-    let weights = Weights::of(sample);
-    let spreads = QpSpread::by_sender(&weights.tuples, &weights.queue_pairs);
-    let ecmp = options.ecmp.map(|uplinks| ecmp::ecmp(sample, &weights, uplinks));
-    (entropy::entropy(&weights), ecmp, spreads)
+    let (entropy, spreads) = entropy::spreads(sample);
+    (entropy, options.ecmp.map(|uplinks| ecmp::what_if(sample, uplinks)), spreads)
 }
 
 /// RoCE packets of one link.

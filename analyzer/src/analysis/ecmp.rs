@@ -75,13 +75,8 @@ pub struct Case {
 
 /// The what-if for any number of uplinks, whatever the options say.
 pub fn what_if(sample: &Sample, uplinks: u32) -> Ecmp {
-    ecmp(sample, &Weights::of(sample), uplinks)
-}
-
-/// The same of a sample with these weights.
-pub(super) fn ecmp(sample: &Sample, weights: &Weights, uplinks: u32) -> Ecmp {
-    let Weights { tuples, queue_pairs, .. } = weights;
-    let sides = sides(sample, tuples);
+    let Weights { tuples, queue_pairs } = Weights::of(sample);
+    let sides = sides(sample, &tuples);
     let sets = sides
         .into_iter()
         .map(|side| {

@@ -8,14 +8,21 @@ use crate::entity::wide;
 use crate::sample::{Address, Direction, RetiredTuple, Sample, Tuple, address};
 use rocescope_common::random::{GOLDEN, mix};
 
-/// Entropy over 5-tuples of everything that a sample with these weights has counted.
-pub(super) fn entropy(weights: &Weights) -> Entropy {
-    let all = Spread::over(&weights.tuples, weights.unattributed_bytes).entropy();
+/// Entropy over 5-tuples of everything that a sample has counted, and the spread of the bytes of each sender. With very
+/// many flows the sums are the largest lists that facts are made from: there is one at a time.
+pub(super) fn spreads(sample: &Sample) -> (Entropy, Vec<QpSpread>) {
+    let (sums, unattributed) = sums_of(sample, Unit::FiveTuple);
+    let all = Spread::over(units(sums.iter().copied()), unattributed).entropy();
     let data = (all.tuples.five_tuples > 0).then(|| {
-        let TupleEntropy { five_tuples, effective_flows, normalized, .. } = weights.data.entropy().tuples;
+        let with_payload = sums.iter().filter(|sum| sum.with_payload).copied();
+        let TupleEntropy { five_tuples, effective_flows, normalized, .. } =
+            Spread::over(units(with_payload), None).entropy().tuples;
         DataEntropy { five_tuples, effective_flows, normalized }
     });
-    Entropy { data, ..all }
+    let tuples = of_senders(units(sums.into_iter()));
+    let (sums, _) = sums_of(sample, Unit::QueuePair);
+    let spreads = QpSpread::join(&tuples, of_senders(units(sums.into_iter())));
+    (Entropy { data, ..all }, spreads)
 }
 
 /// Distribution of bytes over 5-tuples at a moment, small enough to be kept: the bytes between two moments
@@ -31,16 +38,15 @@ impl Spread {
     /// The spread of the data that `sample` has counted: of the flows that carry payload. ACKs go back on as many ports
     /// as data came, and ECMP has the data to balance.
     pub fn of_data(sample: &Sample) -> Self {
-        let (mut sums, unattributed) = sums_of(sample, Unit::FiveTuple);
-        sums.retain(|sum| sum.with_payload);
-        Self::over(&weights(sample, sums), unattributed)
+        let (sums, unattributed) = sums_of(sample, Unit::FiveTuple);
+        Self::over(units(sums.into_iter().filter(|sum| sum.with_payload)), unattributed)
     }
 
     /// The spread of the packets on each link, both directions, by its name. Bytes without a 5-tuple are left out.
     pub fn by_link(sample: &Sample) -> BTreeMap<&str, Self> {
         let (sums, _) = sums_of(sample, Unit::FiveTuple);
         let mut links: BTreeMap<&str, Vec<Weight>> = BTreeMap::new();
-        for TupleBytes { tuple, dest_qp, link, bytes, .. } in by_link(sums) {
+        for TupleBytes { tuple, dest_qp, link, bytes, .. } in by_link(sums.into_iter()) {
             let Some(on) = sample.links.get(usize::from(link)) else { continue };
             let weights = links.entry(on.name.as_str()).or_default();
             match weights.last_mut() {
@@ -49,12 +55,12 @@ impl Spread {
                 _ => weights.push(Weight { tuple, dest_qp, direction: None, bytes }),
             }
         }
-        links.into_iter().map(|(name, weights)| (name, Self::over(&weights, None))).collect()
+        links.into_iter().map(|(name, weights)| (name, Self::over(weights.into_iter(), None))).collect()
     }
 
-    pub(super) fn over(weights: &[Weight], unattributed_bytes: Option<u64>) -> Self {
+    pub(super) fn over(weights: impl Iterator<Item = Weight>, unattributed_bytes: Option<u64>) -> Self {
         let mut tuples: Vec<(u64, u16, u64)> =
-            weights.iter().map(|w| (digest(w), w.tuple.src_port, w.bytes)).collect();
+            weights.map(|w| (digest(&w), w.tuple.src_port, w.bytes)).collect();
         tuples.sort_unstable();
         Self { tuples, unattributed_bytes }
     }
@@ -79,7 +85,7 @@ impl Spread {
     /// Entropy and related figures of these 5-tuples.
     pub fn entropy(&self) -> Entropy {
         let five_tuples = self.tuples.len() as u64;
-        let source_ports = distinct(self.tuples.iter().map(|(_, port, _)| *port));
+        let source_ports = distinct(&mut self.tuples.iter().map(|(_, port, _)| *port).collect());
         let bytes = || self.tuples.iter().map(|(.., bytes)| *bytes);
         let bits = bits_of(bytes());
         let total = bytes().map(|bytes| bytes as f64).sum::<f64>();
@@ -129,62 +135,64 @@ struct TupleBytes {
     bytes: u64,
 }
 
-/// Bytes of a sample by 5-tuple and by queue pair, which several figures are made of. Bytes of retired flows are known
-/// by 5-tuple only and stay so.
+impl TupleBytes {
+    fn is_of_unit(&self, other: &Self) -> bool {
+        (self.tuple, self.dest_qp) == (other.tuple, other.dest_qp)
+    }
+
+    const fn weight(self) -> Weight {
+        let Self { tuple, dest_qp, bytes, .. } = self;
+        Weight { tuple, dest_qp, direction: None, bytes }
+    }
+}
+
+/// Bytes of a sample by 5-tuple and by queue pair. Bytes of retired flows are known by 5-tuple only and stay so.
 pub(super) struct Weights {
     pub(super) tuples: Vec<Weight>,
     pub(super) queue_pairs: Vec<Weight>,
-    /// 5-tuples of the flows that carry payload.
-    data: Spread,
-    /// Bytes that have no 5-tuple; `None`: not even how many.
-    unattributed_bytes: Option<u64>,
 }
 
 impl Weights {
     pub(super) fn of(sample: &Sample) -> Self {
-        let (sums, unattributed_bytes) = sums_of(sample, Unit::FiveTuple);
-        let data = sums.iter().filter(|sum| sum.with_payload).copied().collect();
-        Self {
-            data: Spread::over(&weights(sample, data), None),
-            tuples: weights(sample, sums),
-            queue_pairs: weights(sample, sums_of(sample, Unit::QueuePair).0),
-            unattributed_bytes,
-        }
+        let direction = |link: u16| sample.links.get(usize::from(link)).and_then(|link| link.direction);
+        let weights = |unit| {
+            let sums = of_units(sums_of(sample, unit).0.into_iter());
+            sums.map(|sum| Weight { direction: direction(sum.link), ..sum.weight() }).collect()
+        };
+        Self { tuples: weights(Unit::FiveTuple), queue_pairs: weights(Unit::QueuePair) }
     }
 }
 
-/// Bytes by 5-tuple or queue pair, in a fixed order so that sums of floats are the same in every run.
-fn weights(sample: &Sample, sums: Vec<TupleBytes>) -> Vec<Weight> {
-    let mut sums = by_link(sums);
-    // The same packet passes several links: the link that saw most of the tuple speaks for it, of those that saw the
-    // same the first.
-    sums.dedup_by(|other, best| {
-        let same = (other.tuple, other.dest_qp) == (best.tuple, best.dest_qp);
-        if same && other.bytes > best.bytes {
-            *best = *other;
+/// The weights of sums that are in order, without directions.
+fn units(sums: impl Iterator<Item = TupleBytes>) -> impl Iterator<Item = Weight> {
+    of_units(sums).map(TupleBytes::weight)
+}
+
+/// Bytes by 5-tuple or queue pair, of sums that are in order, so that sums of floats are the same in every run. The same
+/// packet passes several links: the link that saw most of the tuple speaks for it, of those that saw the same the first.
+fn of_units(sums: impl Iterator<Item = TupleBytes>) -> impl Iterator<Item = TupleBytes> {
+    let mut sums = by_link(sums).peekable();
+    std::iter::from_fn(move || {
+        let mut best = sums.next()?;
+        while let Some(other) = sums.next_if(|other| other.is_of_unit(&best)) {
+            if other.bytes > best.bytes {
+                best = other;
+            }
         }
-        same
-    });
-    let direction = |link: u16| sample.links.get(usize::from(link)).and_then(|link| link.direction);
-    // Of one size: collected in place.
-    const { assert!(size_of::<TupleBytes>() == size_of::<Weight>()) };
-    let weight = |TupleBytes { tuple, dest_qp, link, bytes, .. }| Weight {
-        tuple,
-        dest_qp,
-        direction: direction(link),
-        bytes,
-    };
-    sums.into_iter().map(weight).collect()
+        Some(best)
+    })
 }
 
 /// Sums that are in order, with those of the same link as one.
-fn by_link(mut sums: Vec<TupleBytes>) -> Vec<TupleBytes> {
-    sums.dedup_by(|more, sum| {
-        let same = (more.tuple, more.dest_qp, more.link) == (sum.tuple, sum.dest_qp, sum.link);
-        sum.bytes += if same { more.bytes } else { 0 };
-        same
-    });
-    sums
+fn by_link(sums: impl Iterator<Item = TupleBytes>) -> impl Iterator<Item = TupleBytes> {
+    let mut sums = sums.peekable();
+    std::iter::from_fn(move || {
+        let mut sum = sums.next()?;
+        while let Some(more) = sums.next_if(|more| more.link == sum.link && more.is_of_unit(&sum)) {
+            sum.bytes += more.bytes;
+        }
+        Some(sum)
+    })
 }
 
 /// Bytes of each flow and retired 5-tuple, in the order of 5-tuples, queue pairs and links, and the bytes that have no
@@ -240,16 +248,10 @@ fn share(bytes: u64, part: u64, whole: u64) -> u64 {
 }
 
 /// Number of different ports.
-fn distinct(ports: impl Iterator<Item = u16>) -> u64 {
-    let mut ports: Vec<u16> = ports.collect();
+fn distinct(ports: &mut Vec<u16>) -> u64 {
     ports.sort_unstable();
     ports.dedup();
     ports.len() as u64
-}
-
-/// Number of equal weights that would spread as evenly; `None` when they have no bytes.
-fn effective(weights: &[Weight]) -> Option<f64> {
-    bits_of(weights.iter().map(|w| w.bytes)).map(f64::exp2)
 }
 
 /// Entropy of bytes in bits; `None` when there are none.
@@ -281,34 +283,60 @@ impl QpSpread {
     /// One for each host that sends, by address: of weights by 5-tuple and by queue pair, each in their order. RoCEv1
     /// and retired flows are left out, since for these not both are known.
     pub(super) fn by_sender(tuples: &[Weight], queue_pairs: &[Weight]) -> Vec<Self> {
-        let by_tuple = of_senders(tuples);
-        let spreads = of_senders(queue_pairs).into_iter().filter_map(|(src, pairs)| {
-            let at = by_tuple.binary_search_by_key(&src, |(src, _)| *src).ok()?;
-            let (_, tuples) = by_tuple.get(at)?;
+        let of = |weights: &[Weight]| of_senders(weights.iter().copied());
+        Self::join(&of(tuples), of(queue_pairs))
+    }
+
+    fn join(tuples: &[SentBytes], queue_pairs: Vec<SentBytes>) -> Vec<Self> {
+        let spreads = queue_pairs.into_iter().filter_map(|pairs| {
+            let at = tuples.binary_search_by_key(&pairs.src, |tuples| tuples.src).ok()?;
+            let tuples = tuples.get(at)?;
             Some(Self {
-                src,
-                queue_pairs: pairs.len() as u64,
-                effective_queue_pairs: effective(pairs),
-                five_tuples: tuples.len() as u64,
-                effective_tuples: effective(tuples),
-                source_ports: distinct(tuples.iter().map(|w| w.tuple.src_port)),
+                src: pairs.src,
+                queue_pairs: pairs.units,
+                effective_queue_pairs: pairs.effective,
+                five_tuples: tuples.units,
+                effective_tuples: tuples.effective,
+                source_ports: tuples.source_ports,
             })
         });
         spreads.collect()
     }
 }
 
-/// The weights of each host that sends, by address. They are in the order of addresses as these are on the wire, which
+/// Bytes that one host sends, by one [`Unit`].
+struct SentBytes {
+    src: Address,
+    /// Number of its units.
+    units: u64,
+    /// Number of equal weights that would spread as evenly; `None` when they have no bytes.
+    effective: Option<f64>,
+    source_ports: u64,
+}
+
+/// The bytes of each host that sends, by address. Weights are in the order of addresses as these are on the wire, which
 /// is another one.
-fn of_senders<'w>(weights: &'w [Weight]) -> Vec<(Address, &'w [Weight])> {
-    let parts = weights.chunk_by(|a, b| (a.tuple.family, a.tuple.src) == (b.tuple.family, b.tuple.src));
-    let of_sender = |part: &'w [Weight]| {
-        let Tuple { family, src, .. } = part.first()?.tuple;
-        Some((address(family, src), part))
-    };
-    let mut parts: Vec<_> = parts.filter_map(of_sender).collect();
-    parts.sort_by_key(|(src, _)| *src);
-    parts
+fn of_senders(weights: impl Iterator<Item = Weight>) -> Vec<SentBytes> {
+    let sender = |weight: &Weight| (weight.tuple.family, weight.tuple.src);
+    let mut weights = weights.peekable();
+    let mut senders = Vec::new();
+    let (mut bytes, mut ports): (Vec<u64>, Vec<u16>) = (Vec::new(), Vec::new());
+    while let Some((family, src)) = weights.peek().map(sender) {
+        bytes.clear();
+        ports.clear();
+        while let Some(weight) = weights.next_if(|weight| sender(weight) == (family, src)) {
+            bytes.push(weight.bytes);
+            ports.push(weight.tuple.src_port);
+        }
+        senders.push(SentBytes {
+            src: address(family, src),
+            units: bytes.len() as u64,
+            effective: bits_of(bytes.iter().copied()).map(f64::exp2),
+            source_ports: distinct(&mut ports),
+        });
+    }
+    senders.sort_by_key(|sent| sent.src);
+    senders
 }
 
 /// A number that stands for a unit, the same in every run.

@@ -180,7 +180,7 @@ pub(super) fn paths(devices: &[Device], watched: &Devices, options: &Options) ->
         known: weights.len() as u64,
         unknown,
         weighted_by: weighted_by.name(),
-        tuples: Spread::over(&by_tuple, Some(0)).entropy().tuples,
+        tuples: Spread::over(by_tuple.iter().copied(), Some(0)).entropy().tuples,
         ecmp,
         ports: ports(&senders),
         rails: rails(&senders, &watched.ports, options),
