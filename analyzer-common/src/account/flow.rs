@@ -1,7 +1,8 @@
 //! Flows and their counters.
 
 use super::outcome::{Event, Outcome, PackedOutcome};
-use super::psn::{PsnTrack, Span, Step};
+use super::part::{Part, in_place};
+use super::psn::{Disorder, PsnTrack, Span, Step};
 use crate::wire::bth::GSI_QP;
 use crate::wire::frame::{Addr, Frame, PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
 use crate::wire::infiniband::{Lane, TOS_BECN};
@@ -78,7 +79,7 @@ pub const OPCODES: usize = 30;
 
 /// Counters of one flow as a kernel map has them. The default is all zero, so that fresh map memory is
 /// valid.
-pub type FlowStats = FlowCounters<[u64; OPCODES], Rare, Seldom>;
+pub type FlowStats = FlowCounters<[u64; OPCODES], Rare, Seldom, Disorder>;
 
 /// Packets by opcode in whatever form: all places in a kernel map, those in use elsewhere.
 pub trait OpcodeCounts {
@@ -93,30 +94,6 @@ impl OpcodeCounts for [u64; OPCODES] {
         *packets += 1;
         true
     }
-}
-
-/// A part of the counters in whatever form: in place in a kernel map, elsewhere only where there is something to count.
-pub trait Part<T> {
-    /// The part, to read.
-    fn part(&self) -> &T;
-    /// The part, to count.
-    fn part_mut(&mut self) -> &mut T;
-}
-
-macro_rules! in_place {
-    ($($part:ident)*) => {$(
-        impl Part<Self> for $part {
-            #[inline(always)]
-            fn part(&self) -> &Self {
-                self
-            }
-
-            #[inline(always)]
-            fn part_mut(&mut self) -> &mut Self {
-                self
-            }
-        }
-    )*};
 }
 
 in_place!(Rare Seldom);
@@ -170,8 +147,9 @@ impl Rare {
 
     /// The PSN sequence of responses, restricted to certain gaps: at most one gap per missing PSN.
     pub fn responses_missing(&self) -> PsnTrack {
-        let PsnTrack { gaps, .. } = self.psn_responses;
-        PsnTrack { gaps: gaps.min(self.response_holes), missing: self.response_holes, ..self.psn_responses }
+        let gaps = self.psn_responses.gaps.min(self.response_holes);
+        let disorder = Disorder { gaps, missing: self.response_holes, ..*self.psn_responses };
+        PsnTrack { disorder, ..self.psn_responses }
     }
 }
 
@@ -181,7 +159,7 @@ impl Rare {
 /// few cache lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct FlowCounters<O, R, S> {
+pub struct FlowCounters<O, R, S, D> {
     /// Packets of every kind. 0: no packet yet.
     pub packets: u64,
     /// Outer frames' lengths without FCS.
@@ -218,7 +196,7 @@ pub struct FlowCounters<O, R, S> {
     /// 0.
     pub response_open: u8,
     /// PSN sequence of requests.
-    pub psn: PsnTrack,
+    pub psn: PsnTrack<D>,
     /// Bytes of the outer frames, without CNP and ACKNOWLEDGE packets.
     pub data_bytes: u64,
     /// The same packets by IP ECN codepoint. The third cache line of a kernel slot ends before the CE
@@ -238,10 +216,15 @@ pub struct FlowCounters<O, R, S> {
     pub rare: R,
 }
 
-impl<O, R, S> FlowCounters<O, R, S> {
+impl<O, R, S, D: Part<Disorder>> FlowCounters<O, R, S, D> {
     /// The same with its parts in another form.
     #[must_use]
-    pub fn with_parts<P, Q, T>(&self, opcodes: P, rare: Q, seldom: T) -> FlowCounters<P, Q, T> {
+    pub fn with_parts<P, Q, T, E: From<Disorder>>(
+        &self,
+        opcodes: P,
+        rare: Q,
+        seldom: T,
+    ) -> FlowCounters<P, Q, T, E> {
         FlowCounters {
             packets: self.packets,
             bytes: self.bytes,
@@ -260,7 +243,7 @@ impl<O, R, S> FlowCounters<O, R, S> {
             roce_version: self.roce_version,
             transport: self.transport,
             response_open: self.response_open,
-            psn: self.psn,
+            psn: self.psn.form(),
             data_bytes: self.data_bytes,
             ecn_data: self.ecn_data,
             ecn_control: self.ecn_control,
@@ -283,8 +266,8 @@ const ECN_CE: usize = 3;
 /// Counts one packet of a flow, in the kernel programs and in replay. `now`: time of the packet in
 /// nanoseconds.
 #[inline(always)]
-pub fn observe<O: OpcodeCounts, R: Part<Rare>, S: Part<Seldom>>(
-    stats: &mut FlowCounters<O, R, S>,
+pub fn observe<O: OpcodeCounts, R: Part<Rare>, S: Part<Seldom>, D: Part<Disorder>>(
+    stats: &mut FlowCounters<O, R, S, D>,
     frame: &Frame,
     now: u64,
 ) -> Outcome {
@@ -296,8 +279,8 @@ pub fn observe<O: OpcodeCounts, R: Part<Rare>, S: Part<Seldom>>(
 /// The same, with the outcome in the caller's memory: few packets write to it again, and kernel programs have few
 /// registers.
 #[inline(always)]
-pub fn observe_into<O: OpcodeCounts, R: Part<Rare>, S: Part<Seldom>>(
-    stats: &mut FlowCounters<O, R, S>,
+pub fn observe_into<O: OpcodeCounts, R: Part<Rare>, S: Part<Seldom>, D: Part<Disorder>>(
+    stats: &mut FlowCounters<O, R, S, D>,
     frame: &Frame,
     now: u64,
     outcome: &mut PackedOutcome,
@@ -351,8 +334,8 @@ pub fn observe_into<O: OpcodeCounts, R: Part<Rare>, S: Part<Seldom>>(
 /// tunnel, not marked CE, of a known payload, leave nothing to do ([`Outcome::NONE`]) and differ in their PSN alone,
 /// which is the next one. `now`: its time.
 #[inline(always)]
-pub fn observe_next<O: OpcodeCounts, R: Part<Rare>, S>(
-    stats: &mut FlowCounters<O, R, S>,
+pub fn observe_next<O: OpcodeCounts, R: Part<Rare>, S, D>(
+    stats: &mut FlowCounters<O, R, S, D>,
     frame: &Frame,
     now: u64,
 ) {
@@ -371,7 +354,7 @@ pub fn observe_next<O: OpcodeCounts, R: Part<Rare>, S>(
 }
 
 #[inline(always)]
-fn first<O, R, S>(stats: &mut FlowCounters<O, R, S>, frame: &Frame, now: u64) {
+fn first<O, R, S, D>(stats: &mut FlowCounters<O, R, S, D>, frame: &Frame, now: u64) {
     stats.first_ns = now;
     stats.last_ns = now;
     stats.src_port = frame.src_port;
@@ -391,7 +374,7 @@ fn dscp(frame: &Frame) -> u8 {
 }
 
 #[inline(always)]
-fn times<O, R, S>(stats: &mut FlowCounters<O, R, S>, now: u64) {
+fn times<O, R, S, D>(stats: &mut FlowCounters<O, R, S, D>, now: u64) {
     if now > stats.last_ns {
         stats.last_ns = now;
     } else if now < stats.first_ns {
@@ -400,7 +383,12 @@ fn times<O, R, S>(stats: &mut FlowCounters<O, R, S>, now: u64) {
 }
 
 #[inline(always)]
-fn later<O, R, S>(stats: &mut FlowCounters<O, R, S>, frame: &Frame, now: u64, outcome: &mut PackedOutcome) {
+fn later<O, R, S, D>(
+    stats: &mut FlowCounters<O, R, S, D>,
+    frame: &Frame,
+    now: u64,
+    outcome: &mut PackedOutcome,
+) {
     times(stats, now);
     if frame.vlan != stats.vlan {
         stats.mixed |= Mixed::VLAN;
@@ -426,8 +414,8 @@ fn later<O, R, S>(stats: &mut FlowCounters<O, R, S>, frame: &Frame, now: u64, ou
 }
 
 #[inline(always)]
-fn ecn<O, R, S: Part<Seldom>>(
-    stats: &mut FlowCounters<O, R, S>,
+fn ecn<O, R, S: Part<Seldom>, D>(
+    stats: &mut FlowCounters<O, R, S, D>,
     frame: &Frame,
     op: Op,
     now: u64,
@@ -450,8 +438,8 @@ fn ecn<O, R, S: Part<Seldom>>(
 }
 
 #[inline(always)]
-fn opcode<O: OpcodeCounts, R: Part<Rare>, S>(
-    stats: &mut FlowCounters<O, R, S>,
+fn opcode<O: OpcodeCounts, R: Part<Rare>, S, D>(
+    stats: &mut FlowCounters<O, R, S, D>,
     frame: &Frame,
     op: Op,
     outcome: &mut PackedOutcome,
@@ -477,8 +465,8 @@ fn opcode<O: OpcodeCounts, R: Part<Rare>, S>(
 }
 
 #[inline(always)]
-fn sequence<O, R: Part<Rare>, S>(
-    stats: &mut FlowCounters<O, R, S>,
+fn sequence<O, R: Part<Rare>, S, D: Part<Disorder>>(
+    stats: &mut FlowCounters<O, R, S, D>,
     frame: &Frame,
     op: Op,
     outcome: &mut PackedOutcome,
@@ -515,7 +503,11 @@ fn sequence<O, R: Part<Rare>, S>(
 }
 
 #[inline(always)]
-fn aeth<O, R: Part<Rare>, S>(stats: &mut FlowCounters<O, R, S>, frame: &Frame, outcome: &mut PackedOutcome) {
+fn aeth<O, R: Part<Rare>, S, D>(
+    stats: &mut FlowCounters<O, R, S, D>,
+    frame: &Frame,
+    outcome: &mut PackedOutcome,
+) {
     if frame.aeth == UNKNOWN {
         stats.rare.part_mut().ack_unknown += 1;
         return;
@@ -543,7 +535,7 @@ fn aeth<O, R: Part<Rare>, S>(stats: &mut FlowCounters<O, R, S>, frame: &Frame, o
 }
 
 #[inline(always)]
-fn datagram<O, R, S>(stats: &mut FlowCounters<O, R, S>, frame: &Frame, outcome: &mut PackedOutcome) {
+fn datagram<O, R, S, D>(stats: &mut FlowCounters<O, R, S, D>, frame: &Frame, outcome: &mut PackedOutcome) {
     if frame.dest_qp == GSI_QP {
         outcome.event(Event::GSI);
     }
@@ -557,7 +549,7 @@ fn datagram<O, R, S>(stats: &mut FlowCounters<O, R, S>, frame: &Frame, outcome: 
     }
 }
 
-impl<O, R, S: Part<Seldom>> FlowCounters<O, R, S> {
+impl<O, R, S: Part<Seldom>, D> FlowCounters<O, R, S, D> {
     /// The outermost VLAN id: 0 for untagged, `None` if unknown.
     pub fn vlan_id(&self) -> Option<u16> {
         (self.vlan != VLAN_UNKNOWN).then_some(self.vlan)

@@ -1,15 +1,18 @@
 //! PSN sequences modulo 2^24: gaps, duplicate PSNs, restarts.
 
+use core::ops::{Deref, DerefMut};
+
+use super::part::{Part, in_place};
 use crate::wire::bth::MASK24;
 use crate::wire::frame::UNKNOWN;
 
 /// Maximum distance ahead of or behind the expected PSN within one sequence; larger jumps are restarts.
 pub const WINDOW: u32 = 65_536;
 
-/// The PSN sequence of one direction of a queue pair.
+/// The PSN sequence of one direction of a queue pair, with what is out of order in the form that its place needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct PsnTrack {
+pub struct PsnTrack<D = Disorder> {
     /// PSN of the first packet seen.
     pub first: u32,
     /// Expected PSN of the next packet; after a READ of unknown length the largest possible one.
@@ -19,6 +22,14 @@ pub struct PsnTrack {
     pub slack: u32,
     /// 0 until the first packet.
     pub seen: u32,
+    /// What is out of order, which nearly every sequence lacks. It is read as if its counters were those of the track.
+    pub disorder: D,
+}
+
+/// Packets of a PSN sequence that are out of order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Disorder {
     /// Packets with a duplicate PSN (behind the expected one): retransmitted or reordered.
     pub repeats: u64,
     /// Gaps: jumps ahead of the expected PSN.
@@ -76,10 +87,40 @@ pub enum Step {
     Restart,
 }
 
+in_place!(Disorder);
+
+impl Disorder {
+    /// Everything is in order: all zero.
+    pub const NONE: Self = Self { repeats: 0, gaps: 0, missing: 0, restarts: 0 };
+}
+
 impl PsnTrack {
     /// Initial value: no packet seen.
-    pub const NONE: Self =
-        Self { first: 0, expected: 0, slack: 0, seen: 0, repeats: 0, gaps: 0, missing: 0, restarts: 0 };
+    pub const NONE: Self = Self { first: 0, expected: 0, slack: 0, seen: 0, disorder: Disorder::NONE };
+}
+
+impl<D: Part<Disorder>> Deref for PsnTrack<D> {
+    type Target = Disorder;
+
+    #[inline(always)]
+    fn deref(&self) -> &Disorder {
+        self.disorder.part()
+    }
+}
+
+impl<D: Part<Disorder>> DerefMut for PsnTrack<D> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Disorder {
+        self.disorder.part_mut()
+    }
+}
+
+impl<D: Part<Disorder>> PsnTrack<D> {
+    /// The same in another form.
+    pub fn form<E: From<Disorder>>(&self) -> PsnTrack<E> {
+        let Self { first, expected, slack, seen, .. } = *self;
+        PsnTrack { first, expected, slack, seen, disorder: (**self).into() }
+    }
 
     /// Accounts for a packet with this PSN that takes `span` PSNs.
     #[inline(always)]
@@ -93,14 +134,15 @@ impl PsnTrack {
         } else {
             let ahead = psn.wrapping_sub(self.expected) & MASK24;
             if ahead < WINDOW {
-                self.gaps += 1;
-                self.missing += u64::from(ahead);
+                let disorder = self.disorder.part_mut();
+                disorder.gaps += 1;
+                disorder.missing += u64::from(ahead);
                 Step::Gap(ahead)
             } else if ahead >= (MASK24 + 1) - WINDOW || (MASK24 + 1).wrapping_sub(ahead) <= self.slack {
-                self.repeats += 1;
+                self.disorder.part_mut().repeats += 1;
                 return Step::Duplicate;
             } else {
-                self.restarts += 1;
+                self.disorder.part_mut().restarts += 1;
                 Step::Restart
             }
         };
@@ -108,7 +150,9 @@ impl PsnTrack {
         self.slack = if span.loose { span.upper } else { 1 };
         step
     }
+}
 
+impl<D> PsnTrack<D> {
     /// Accounts for a packet with the expected PSN, as [`observe`](Self::observe) does, behind one that took one PSN.
     #[inline(always)]
     pub(super) fn next(&mut self) {
@@ -121,7 +165,7 @@ mod tests {
     use super::{PsnTrack, Span, Step, WINDOW};
 
     fn track(psns: &[u32]) -> (PsnTrack, Step) {
-        let mut t = PsnTrack::default();
+        let mut t = PsnTrack::NONE;
         let mut last = Step::InOrder;
         for psn in psns {
             last = t.observe(*psn, Span::ONE);
@@ -167,15 +211,15 @@ mod tests {
             (100, Step::Duplicate),
             (50, Step::Duplicate),
         ] {
-            let mut t = PsnTrack::default();
+            let mut t = PsnTrack::NONE;
             t.observe(100, Span::of_read(10_000, 0));
             assert_eq!(t.observe(next, Span::ONE), step, "{next}");
         }
-        let mut t = PsnTrack::default();
+        let mut t = PsnTrack::NONE;
         t.observe(100, Span::of_read(10_000, 1024));
         assert_eq!(t.observe(110, Span::ONE), Step::InOrder);
         // A READ of 20 MiB may take more PSNs than the window: repeated, it is no restart.
-        let mut t = PsnTrack::default();
+        let mut t = PsnTrack::NONE;
         t.observe(100, Span::of_read(20 << 20, 0));
         assert_eq!((t.observe(100, Span::of_read(20 << 20, 0)), t.restarts), (Step::Duplicate, 0));
         assert_eq!(t.observe(99, Span::ONE), Step::Restart);
@@ -183,7 +227,7 @@ mod tests {
 
     #[test]
     fn no_input_panics() {
-        let mut t = PsnTrack::default();
+        let mut t = PsnTrack::NONE;
         for psn in [0, 0xFF_FFFF, u32::MAX, 0x80_0000] {
             for dma in [0, 1, 255, u32::MAX - 1, u32::MAX] {
                 for mtu in [0, 1, 255, u32::MAX] {

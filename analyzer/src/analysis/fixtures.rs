@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rocescope_common::abi::Counter;
 use rocescope_common::account::flow::TRANSPORT_NONE;
-use rocescope_common::account::{FlowKey, PsnTrack};
+use rocescope_common::account::{Disorder, FlowKey, PsnTrack};
 use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::{Addr, Encap, PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
 
@@ -126,10 +126,7 @@ pub(crate) fn everything() -> Sample {
         expected: 0x00AB_CDEF,
         slack: 1,
         seen: 1,
-        repeats: 812,
-        gaps: 37,
-        missing: 1_204,
-        restarts: 1,
+        disorder: Disorder { repeats: 812, gaps: 37, missing: 1_204, restarts: 1 }.into(),
     };
     (write.seldom.other_port_packets, write.seldom.other_port_bytes) = (500_100, 520_104_000);
     write.opcodes = [(6, 100_000), (7, 1_300_000), (8, 100_000)].into();
@@ -142,7 +139,7 @@ pub(crate) fn everything() -> Sample {
     acks.rare.naks = [37, 0, 0, 0, 0, 0];
     acks.psn = PsnTrack::default();
     let mut read = stats(49_200, 220_000, 229_000_000);
-    (read.rare.psn_responses, read.psn) = (read.psn, PsnTrack::default());
+    (read.rare.psn_responses, read.psn) = (read.psn.form(), PsnTrack::default());
     read.rare.psn_responses.missing = 4;
     read.rare.psn_responses.gaps = 1;
     read.rare.response_holes = 4;

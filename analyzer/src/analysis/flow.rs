@@ -1,7 +1,7 @@
 //! One flow of the report.
 
 use rocescope_common::account::flow::{DSCP_NONE, TRANSPORT_NONE};
-use rocescope_common::account::{Mixed, PsnTrack};
+use rocescope_common::account::{Disorder, Mixed, Part, PsnTrack};
 use rocescope_common::wire::opcode::{CNP, Name, TRANSPORT_UC};
 
 use crate::analysis::{
@@ -284,7 +284,7 @@ pub(crate) fn opcodes(stats: &Stats, extra: Option<&Extra>) -> Box<[Opcode]> {
     all.into_boxed_slice()
 }
 
-fn psn(track: &PsnTrack) -> Option<Psn> {
+fn psn(track: &PsnTrack<impl Part<Disorder>>) -> Option<Psn> {
     (track.seen != 0).then_some(Psn {
         first: track.first,
         expected: track.expected,

@@ -188,10 +188,10 @@ pub(super) fn same(one: &Stats, other: &Stats) -> bool {
     // A queue pair that moved from one link to the other goes on where it was.
     let length = |track: &PsnTrack| psn_distance(track.first, track.expected);
     let round = |packets: u64, track: &PsnTrack| track.restarts > 0 || packets > u64::from(MASK24);
-    if round(one.packets, a) || round(other.packets, b) {
+    if round(one.packets, &a) || round(other.packets, &b) {
         return true;
     }
-    let (a_length, b_length) = (length(a), length(b));
+    let (a_length, b_length) = (length(&a), length(&b));
     let ahead = psn_distance(a.first, b.first);
     let behind = psn_distance(b.first, a.first);
     let common = if ahead < a_length {
@@ -205,8 +205,8 @@ pub(super) fn same(one: &Stats, other: &Stats) -> bool {
 }
 
 /// The PSNs of a flow: of its requests, or else of its responses.
-fn sequence(stats: &Stats) -> Option<&PsnTrack> {
-    [&stats.psn, &stats.rare.psn_responses].into_iter().find(|track| track.seen != 0)
+fn sequence(stats: &Stats) -> Option<PsnTrack> {
+    [stats.psn.form(), stats.rare.psn_responses].into_iter().find(|track| track.seen != 0)
 }
 
 /// True if a link sees a part of a flow. Packets out of order or retransmitted have filled as many gaps. Responses
@@ -223,14 +223,17 @@ fn is_part(stats: &Stats) -> bool {
 mod tests {
     use super::*;
     use crate::analysis::fixtures::{key, link, sample as of, stats};
+    use rocescope_common::account::Disorder;
 
     fn track(first: u32, expected: u32, missing: u64, repeats: u64) -> PsnTrack {
-        PsnTrack { seen: 1, slack: 1, first, expected, missing, repeats, ..PsnTrack::default() }
+        let disorder = Disorder { missing, repeats, ..Disorder::NONE };
+        PsnTrack { seen: 1, slack: 1, first, expected, disorder }
     }
 
     fn sample(flows: &[(u16, u32, u64, PsnTrack)]) -> Sample {
         let flow = |&(link, qp, packets, psn): &(u16, u32, u64, PsnTrack)| {
-            (key(link, "10.0.0.1", "10.0.0.2", qp), Stats { psn, ..stats(7, packets, packets * 1000) })
+            let stats = Stats { psn: psn.form(), ..stats(7, packets, packets * 1000) };
+            (key(link, "10.0.0.1", "10.0.0.2", qp), stats)
         };
         of(["a", "b", "c"].map(|name| link(name, None)).into(), flows.iter().map(flow).collect())
     }
@@ -242,7 +245,7 @@ mod tests {
             let flow = |n: usize| {
                 let psn = track(0, 100, 0, 0);
                 let key = key(u16::try_from(n).unwrap(), "10.0.0.1", "10.0.0.2", 1);
-                (key, Stats { psn, ..stats(7, 100, 100_000) })
+                (key, Stats { psn: psn.form(), ..stats(7, 100, 100_000) })
             };
             of(names.iter().map(|name| link(name, None)).collect(), (0..links).map(flow).collect())
         };

@@ -138,7 +138,7 @@ mod tests {
             let (mut flows, slot) = (sample.flows.to_vec(), u32::try_from(sample.flows.len()).unwrap());
             for tap in 0..2 {
                 let mut stats = stats(7, 800, 48_000);
-                stats.psn = rocescope_common::account::psn::PsnTrack::NONE;
+                stats.psn = rocescope_common::account::PsnTrack::default();
                 flows.push(FlowSample { slot: slot + u32::from(tap), key: key(tap), stats });
             }
             sample.flows = flows.into();

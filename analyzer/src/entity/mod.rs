@@ -24,7 +24,7 @@ use rocescope_common::wire::frame::Addr;
 use serde::Serialize;
 
 pub use address::{Address, MULTICAST_QP, address};
-pub use stats::{Opcodes, Stats, from_kernel, has_answers, has_sequence};
+pub use stats::{Opcodes, Psns, Stats, from_kernel, has_answers, has_sequence};
 
 /// Direction of a link's packets, seen from this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]

@@ -1,16 +1,20 @@
 //! Counters of one flow in user space: the kernel's, without the memory for what a flow does not have.
 
 use rocescope_common::account::flow::{OPCODES, OpcodeCounts};
-use rocescope_common::account::{FlowCounters, FlowStats, Rare, Seldom};
+use rocescope_common::account::{Disorder, FlowCounters, FlowStats, PsnTrack, Rare, Seldom};
 
 use crate::util::boxed_unless_zero::BoxedUnlessZero;
 
 /// Counters of one flow. With very many flows most have a few opcodes and no NAK: they take half of what a kernel slot
 /// does.
-pub type Stats = FlowCounters<Opcodes, BoxedUnlessZero<Rare>, BoxedUnlessZero<Seldom>>;
+pub type Stats =
+    FlowCounters<Opcodes, BoxedUnlessZero<Rare>, BoxedUnlessZero<Seldom>, BoxedUnlessZero<Disorder>>;
+
+/// PSN sequence of its requests.
+pub type Psns = PsnTrack<BoxedUnlessZero<Disorder>>;
 
 // Of very many flows each has one.
-const _: () = assert!(size_of::<Stats>() <= 256);
+const _: () = assert!(size_of::<Stats>() <= 216);
 
 /// True if packets of the flow are part of a PSN sequence: loss and retransmission of ACKs, CNPs and datagrams alone
 /// are unknown.
@@ -35,8 +39,8 @@ pub struct Opcodes(List);
 
 #[derive(Clone, Debug)]
 enum List {
-    /// In the order of their first packets.
-    Few { codes: [u8; FEW], packets: [u64; FEW] },
+    /// In the order of their first packets, less than 2^32 of each.
+    Few { codes: [u8; FEW], packets: [u32; FEW] },
     /// By opcode: a search takes longer than everything else about a packet.
     All(Box<[u64; OPCODES]>),
 }
@@ -51,7 +55,9 @@ impl Opcodes {
     /// Opcodes with packets, by their low five bits, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (u8, u64)> {
         let (few, all) = match &self.0 {
-            List::Few { codes, packets } => (Some(codes.iter().copied().zip(packets.iter().copied())), None),
+            List::Few { codes, packets } => {
+                (Some(codes.iter().copied().zip(packets.iter().copied().map(u64::from))), None)
+            }
             List::All(packets) => (None, Some((0..).zip(packets.iter().copied()))),
         };
         few.into_iter().flatten().chain(all.into_iter().flatten()).filter(|(_, packets)| *packets > 0)
@@ -62,38 +68,32 @@ impl Opcodes {
         self.iter().find(|(code, _)| *code == low).map_or(0, |(_, packets)| packets)
     }
 
-    #[inline]
-    fn place(&mut self, low: u8) -> Option<&mut u64> {
-        let known = match &self.0 {
-            List::Few { codes, .. } => position(*codes, low),
-            List::All(_) => Some(usize::from(low)),
-        };
-        if known.is_none() {
-            self.add(low)?;
-        }
-        match &mut self.0 {
-            List::Few { codes, packets } => packets.get_mut(known.or_else(|| position(*codes, low))?),
-            List::All(packets) => packets.get_mut(usize::from(low)),
-        }
-    }
-
-    /// Makes a place for an opcode that has none.
+    /// Adds packets of an opcode that is new, or beyond the few, or has very many; false if it has no place.
     #[cold]
-    fn add(&mut self, low: u8) -> Option<()> {
+    fn add(&mut self, low: u8, more: u64) -> bool {
         if usize::from(low) >= OPCODES {
-            return None;
+            return false;
         }
-        let List::Few { codes, packets } = &mut self.0 else { return Some(()) };
-        if let Some(free) = codes.iter_mut().find(|code| **code == NONE) {
-            *free = low;
-            return Some(());
+        if let List::Few { codes, packets } = &mut self.0 {
+            let at = position(*codes, low).or_else(|| position(*codes, NONE));
+            if let Some((code, packets)) = at.and_then(|at| codes.get_mut(at).zip(packets.get_mut(at)))
+                && let Ok(sum) = u32::try_from(u64::from(*packets).saturating_add(more))
+            {
+                (*code, *packets) = (low, sum);
+                return true;
+            }
+            let mut all = Box::new([0; OPCODES]);
+            for (code, packets) in codes.iter().zip(packets) {
+                if let Some(place) = all.get_mut(usize::from(*code)) {
+                    *place = (*packets).into();
+                }
+            }
+            self.0 = List::All(all);
         }
-        let mut all = Box::new([0; OPCODES]);
-        for (code, packets) in codes.iter().zip(packets) {
-            *all.get_mut(usize::from(*code))? = *packets;
-        }
-        self.0 = List::All(all);
-        Some(())
+        let List::All(all) = &mut self.0 else { return false };
+        let Some(packets) = all.get_mut(usize::from(low)) else { return false };
+        *packets = packets.saturating_add(more);
+        true
     }
 }
 
@@ -111,9 +111,24 @@ impl OpcodeCounts for Opcodes {
     #[inline]
     fn count(&mut self, low: usize) -> bool {
         // Five bits.
-        let Some(packets) = u8::try_from(low).ok().and_then(|low| self.place(low)) else { return false };
-        *packets += 1;
-        true
+        let Ok(low) = u8::try_from(low) else { return false };
+        match &mut self.0 {
+            List::Few { codes, packets } => {
+                if let Some(packets) = position(*codes, low).and_then(|at| packets.get_mut(at))
+                    && let Some(sum) = packets.checked_add(1)
+                {
+                    *packets = sum;
+                    return true;
+                }
+            }
+            List::All(packets) => {
+                if let Some(packets) = packets.get_mut(usize::from(low)) {
+                    *packets += 1;
+                    return true;
+                }
+            }
+        }
+        self.add(low, 1)
     }
 }
 
@@ -130,9 +145,7 @@ impl FromIterator<(u8, u64)> for Opcodes {
     fn from_iter<I: IntoIterator<Item = (u8, u64)>>(counts: I) -> Self {
         let mut opcodes = Self::default();
         for (low, packets) in counts.into_iter().filter(|(_, packets)| *packets > 0) {
-            if let Some(place) = opcodes.place(low) {
-                *place = packets;
-            }
+            opcodes.add(low, packets);
         }
         opcodes
     }
@@ -165,6 +178,15 @@ mod tests {
         }
         assert_eq!((small.get(7), small.get(30), small.get(NONE)), (4, 0, 0));
         assert_ne!(small, Opcodes::default());
+    }
+
+    #[test]
+    fn very_many_packets_are_counted() {
+        let most = u64::from(u32::MAX);
+        let (mut few, mut many): (Opcodes, Opcodes) = ([(7, most), (4, 1)].into(), [(4, most + 1)].into());
+        assert!(matches!((&few.0, &many.0), (List::Few { .. }, List::All(_))));
+        assert!(few.count(7) && few.count(4) && many.count(4) && !many.count(OPCODES));
+        assert_eq!((few.get(7), few.get(4), many.get(4)), (most + 1, 2, most + 2));
     }
 
     #[test]

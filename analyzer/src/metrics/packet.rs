@@ -113,18 +113,22 @@ impl Packet {
         let op = Op::of(frame.opcode);
         let response = op.has(Op::RESPONSE);
         let (id, hops) = network(frame, data);
-        let track = if response { &stats.rare.psn_responses } else { &stats.psn };
+        let (first, expected) = if response {
+            (stats.rare.psn_responses.first, stats.rare.psn_responses.expected)
+        } else {
+            (stats.psn.first, stats.psn.expected)
+        };
         Self {
             time_ns,
             slot,
             outcome,
             psn: frame.psn,
-            first: track.first,
+            first,
             wire_len: frame.wire_len,
             payload: frame.payload,
             aeth: frame.aeth,
             dma_len: frame.dma_len,
-            expected: track.expected,
+            expected,
             // IBTA's are 256 to 4096.
             mtu: u16::try_from(stats.mtu).unwrap_or(u16::MAX),
             link,

@@ -25,7 +25,7 @@ use crate::entity::devices::Devices;
 use crate::entity::nccl::Nccl;
 use crate::entity::owners::{Owned, Owners};
 pub use crate::entity::{
-    Address, Direction, Extra, MULTICAST_QP, Opcodes, PeerKey, Stats, Tuple, address, from_kernel,
+    Address, Direction, Extra, MULTICAST_QP, Opcodes, PeerKey, Psns, Stats, Tuple, address, from_kernel,
     has_answers, has_sequence,
 };
 use crate::metrics::Metrics;

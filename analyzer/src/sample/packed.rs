@@ -3,13 +3,12 @@
 use rocescope_common::abi::Counter;
 use rocescope_common::abi::post::PostCounts;
 use rocescope_common::account::message::MessageCounts;
-use rocescope_common::account::psn::PsnTrack;
-use rocescope_common::account::{FlowKey, Rare, Seldom};
+use rocescope_common::account::{Disorder, FlowKey, PsnTrack, Rare, Seldom};
 
 use super::{
     Address, Direction, EventSample, Extra, FlowSample, Flows, GrownTimes, LastGrowth, LinkSample,
-    MissedCounts, MissedInterval, MissedTimes, Opcodes, PeerKey, Recording, Retired, RetiredTuple, Sample,
-    SourceKind, Stats, Tuple,
+    MissedCounts, MissedInterval, MissedTimes, Opcodes, PeerKey, Psns, Recording, Retired, RetiredTuple,
+    Sample, SourceKind, Stats, Tuple,
 };
 use crate::util::pack::{Input, Layout, Malformed, Pack, pack};
 
@@ -47,7 +46,9 @@ pack! {
         payload_unknown, other_opcode_packets, rnr_naks, naks, ack_unknown, psn_responses, response_holes,
     }
     struct Seldom { other_port_packets, other_port_bytes, inner_bytes, last_ce_ns }
-    struct PsnTrack { first, expected, slack, seen, repeats, gaps, missing, restarts }
+    struct PsnTrack { first, expected, slack, seen, disorder }
+    struct Psns { first, expected, slack, seen, disorder }
+    struct Disorder { repeats, gaps, missing, restarts }
     struct MessageCounts { packets, payload_bytes, sizes, size_unknown }
     struct PostCounts {
         calls, requests, bytes, long_chains, long_lists, faults, shortest, longest, opcodes, other_opcodes, sizes,

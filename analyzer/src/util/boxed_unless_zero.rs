@@ -2,8 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use rocescope_common::account::flow::Part;
-use rocescope_common::account::{Rare, Seldom};
+use rocescope_common::account::{Disorder, Part, Rare, Seldom};
 use serde::{Serialize, Serializer};
 
 use super::constant::Constant;
@@ -15,6 +14,10 @@ pub trait Zero: Copy + PartialEq + 'static {
 }
 
 impl Zero for Rare {
+    const ZERO: &'static Self = &Self::NONE;
+}
+
+impl Zero for Disorder {
     const ZERO: &'static Self = &Self::NONE;
 }
 

@@ -9,7 +9,7 @@ use rocescope::sample::{
 use rocescope::util::map::Map;
 use rocescope_common::abi::Counter;
 use rocescope_common::account::latency::{BUCKETS, bucket};
-use rocescope_common::account::{Event, FlowKey, PsnTrack};
+use rocescope_common::account::{Disorder, Event, FlowKey, PsnTrack};
 use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::UNKNOWN;
 
@@ -136,10 +136,13 @@ impl Spec {
             expected: u32::try_from((1_000 + data) & 0xFF_FFFF).unwrap(),
             slack: 1,
             seen: u32::from(!control),
-            repeats: self.repeats * seconds,
-            gaps: self.gaps * seconds,
-            missing: self.missing * seconds,
-            restarts: 0,
+            disorder: Disorder {
+                repeats: self.repeats * seconds,
+                gaps: self.gaps * seconds,
+                missing: self.missing * seconds,
+                restarts: 0,
+            }
+            .into(),
         };
         stats.mtu = if control { 0 } else { 4096 };
         stats.src_qp = UNKNOWN;

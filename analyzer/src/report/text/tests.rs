@@ -121,7 +121,7 @@ fn a_live_report_says_which_tunnels_only_a_replay_decodes() {
 fn responses_between_acknowledges_show_no_loss() {
     let mut read = stats(7, 10, 1_000);
     read.opcodes = [(0x10, 10)].into();
-    (read.rare.psn_responses, read.psn) = (read.psn, read.rare.psn_responses);
+    (read.rare.psn_responses, read.psn) = (read.psn.form(), read.rare.psn_responses.form());
     (read.rare.psn_responses.gaps, read.rare.psn_responses.missing) = (3, 77);
     let page = |stats: &Stats| {
         let flows = vec![(key(0, "10.0.0.1", "10.0.0.2", 5), stats.clone())];

@@ -185,7 +185,7 @@ fn read_responses_overflow_a_queue_as_requests_do() {
     let mut sample = Queue { gap_every: 101, missing: 4, ..RUNS }.sample();
     let mut loss = Loss::default();
     for flow in &mut sample.flows {
-        let sequence = std::mem::replace(&mut flow.stats.psn, PsnTrack::NONE);
+        let sequence: PsnTrack = std::mem::take(&mut flow.stats.psn).form();
         flow.stats.rare.psn_responses = sequence;
         flow.stats.rare.response_holes = sequence.missing;
         let missing = sequence.missing;

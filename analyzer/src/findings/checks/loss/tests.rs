@@ -75,7 +75,7 @@ fn with_repeated_reads(mut sample: Sample) -> Sample {
     let downstream = Episodes { total_ns: behind.count * SECOND, ..behind };
     loss.responses = Some(Metrics { downstream, ..Metrics::default() });
     let stats = &mut sample.flows[0].stats;
-    stats.rare.psn_responses = stats.psn;
+    stats.rare.psn_responses = stats.psn.form();
     sample
 }
 

@@ -89,7 +89,7 @@ fn lost_responses_explain_the_reads_that_are_repeated_for_them() {
     let of = |requests: bool| {
         let mut sample = both_ways(&repeated, &lost(requests));
         let stats = &mut sample.flows[1].stats;
-        stats.rare.psn_responses = stats.psn;
+        stats.rare.psn_responses = stats.psn.form();
         storms(&sample).len()
     };
     assert_eq!((of(false), of(true)), (0, 1));

@@ -5,7 +5,7 @@ use crate::analysis::{FlowId, NakCauses, Spray};
 use crate::sample::{Direction, Stats, address};
 use ratatui::text::{Line, Span};
 use rocescope_common::account::flow::{DSCP_NONE, SRC_QP_SEVERAL};
-use rocescope_common::account::{Mixed, PsnTrack};
+use rocescope_common::account::{Disorder, Mixed, Part, PsnTrack};
 
 use crate::metrics::latency::Figure;
 use crate::model::signals::{self, About};
@@ -425,7 +425,7 @@ fn owner(row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
 /// `now`: the counters in the time range, with the retransmissions since the start.
 fn psn(
     name: &str,
-    track: &PsnTrack,
+    track: &PsnTrack<impl Part<Disorder>>,
     (now, retransmitted): (Option<Counts>, u64),
     row: Option<&Row>,
 ) -> Vec<Line<'static>> {
