@@ -174,9 +174,7 @@ impl FlowBin {
         (self.first & OFFSET != 0).then(|| Flowlet {
             start_ns: at(self.first),
             end_ns: at(self.last),
-            bytes: u64::from(self.data_bytes()),
             fresh_bytes: u64::from(self.fresh_bytes()),
-            packets: u64::from(self.data_packets()),
         })
     }
 

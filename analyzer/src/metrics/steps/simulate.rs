@@ -110,8 +110,7 @@ impl Wire {
             let seen =
                 BinPackets { packets: 1, bytes, data_packets: 1, data_bytes: bytes, ..BinPackets::default() };
             pairs.packets(pair, seen);
-            let more =
-                Flowlet { start_ns, end_ns, bytes, fresh_bytes: if again { 0 } else { bytes }, packets: 1 };
+            let more = Flowlet { start_ns, end_ns, fresh_bytes: if again { 0 } else { bytes } };
             let flow = flows.entry((src, dst, qp, link)).or_insert((pair, Flowlet::default()));
             if let Some(before) = flow.1.merge(&more) {
                 all.ended.push(Record::of(&before, pair, qp));

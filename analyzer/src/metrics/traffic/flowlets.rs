@@ -29,15 +29,10 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record of a flowlet.
+    /// The record of a flowlet; all times are 0 where there is none.
     pub fn of(flowlet: &Flowlet, pair: u32, dest_qp: u32) -> Self {
-        Self {
-            start_ns: flowlet.start_ns,
-            end_ns: flowlet.end_ns,
-            fresh_bytes: flowlet.fresh_bytes,
-            pair,
-            dest_qp,
-        }
+        let Flowlet { start_ns, end_ns, fresh_bytes } = *flowlet;
+        Self { start_ns: start_ns.min(end_ns), end_ns, fresh_bytes, pair, dest_qp }
     }
 }
 

@@ -200,11 +200,11 @@ impl Collector {
                 link.open.ce += u64::from(bin.ce);
                 link.open.cnp += u64::from(bin.cnp);
             }
-            let data = bin.data().unwrap_or_default();
+            let (first_ns, last_ns) = bin.data().map_or((0, 0), |data| (data.start_ns, data.end_ns));
             let seen = BinPackets {
                 bin: index,
-                first_ns: data.start_ns.saturating_add_signed(shift_ns),
-                last_ns: data.end_ns.saturating_add_signed(shift_ns),
+                first_ns: first_ns.saturating_add_signed(shift_ns),
+                last_ns: last_ns.saturating_add_signed(shift_ns),
                 packets: u64::from(bin.packets),
                 bytes: u64::from(bin.bytes),
                 data_packets: u64::from(bin.data_packets()),
@@ -223,7 +223,7 @@ impl Collector {
     pub fn retired(&mut self, slot: u32) {
         let Some(place) = self.flows.get_mut(slot as usize) else { return };
         if let Some(flow) = place.take()
-            && flow.flowlet.packets > 0
+            && flow.flowlet.is_some()
         {
             self.ended.push(Record::of(&flow.flowlet, flow.pair, flow.key.dest_qp));
         }

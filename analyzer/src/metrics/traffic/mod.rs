@@ -10,7 +10,7 @@
 //! Live, the kernel programs keep a record of each flow and bin, and [`from_kernel`] makes the same of these.
 //!
 //! Memory: 32 KiB per link for the first [`MAX_LINKS`] of them, 250 KiB at most while it is open whether packets of it
-//! are duplicates, 8 MiB for flowlets, 100 bytes per flow and about 150 per pair of hosts ([`hosts::MAX_PAIRS`]).
+//! are duplicates, 8 MiB for flowlets, 80 bytes per flow and about 150 per pair of hosts ([`hosts::MAX_PAIRS`]).
 //! Nothing is allocated per packet.
 
 pub mod bins;
@@ -122,7 +122,7 @@ impl Slot {
     const EMPTY: Self = Self {
         pair: NO_PAIR,
         qp: 0,
-        flowlet: Flowlet { start_ns: 0, end_ns: 0, bytes: 0, fresh_bytes: 0, packets: 0 },
+        flowlet: Flowlet::NONE,
         message: OpenMessage::NONE,
         messages: [0; COUNTED_OPERATIONS],
         request: PsnTime::NOTHING,
@@ -157,7 +157,7 @@ impl Slot {
 }
 
 // Of very many flows each has one.
-const _: () = assert!(size_of::<Slot>() == 96);
+const _: () = assert!(size_of::<Slot>() == 80);
 
 /// Collects all of this.
 #[derive(Clone, Debug)]
@@ -296,13 +296,7 @@ impl Collector {
             *frames += count;
         }
         slot.message.middle(&mut self.kinds, MessagePacket { opcode, payload, dma_len }, op, packets);
-        let flowlet = Flowlet {
-            start_ns: first.time_ns,
-            end_ns: last.time_ns,
-            bytes,
-            fresh_bytes: bytes,
-            packets: count,
-        };
+        let flowlet = Flowlet { start_ns: first.time_ns, end_ns: last.time_ns, fresh_bytes: bytes };
         if let Some(before) = slot.flowlet.merge(&flowlet) {
             self.ended.push(Record::of(&before, slot.pair, slot.dest_qp()));
         }
@@ -351,7 +345,7 @@ impl Collector {
     /// The flow of a slot was retired.
     pub fn retired(&mut self, slot: u32) {
         if let Some(slot) = self.slots.get_mut(slot as usize) {
-            if slot.flowlet.packets > 0 {
+            if slot.flowlet.is_some() {
                 self.ended.push(slot.record());
             }
             if slot.is_in_progress() {
