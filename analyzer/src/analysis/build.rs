@@ -16,13 +16,14 @@ use crate::analysis::{
 use crate::metrics::Metrics;
 use crate::metrics::duplicates::DuplicateCounts;
 use crate::metrics::loss::RetiredLoss;
+use crate::metrics::loss::signal_intervals::BySlot;
 use crate::metrics::marking::{ByDscp, Marked};
 use crate::metrics::pairing;
 use crate::metrics::traffic::flowlets::Flowlets;
 use crate::sample::{Address, FlowSample, LinkSample, Sample, Tuple, address};
-use crate::util::background;
 use crate::util::map::Map;
 use crate::util::shared::Shared;
+use crate::util::{background, memory};
 
 /// Flows up to which a second thread does not pay: starting one takes as long.
 const MOST_ALONE: usize = 1024;
@@ -48,6 +49,8 @@ impl Facts {
         }
         facts.flows = take_flows(sample);
         forget_flows(&mut sample.metrics);
+        // Counters of flows lay between what the facts keep.
+        memory::trim();
         facts
     }
 
@@ -310,6 +313,9 @@ fn forget_flows(metrics: &mut Metrics) {
     }
     if let Some(latency) = &mut metrics.latency {
         latency.keep_tails();
+    }
+    if let Some(loss) = &mut metrics.loss {
+        loss.intervals.flows = BySlot::default();
     }
     // That they were measured still counts.
     metrics.pairs = metrics.pairs.take().map(|_| pairing::BySlot::default());

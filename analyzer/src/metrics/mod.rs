@@ -257,7 +257,7 @@ impl Collector {
         let ecn = last(ecn, ecn::Collector::metrics);
         let pairs = last(pairing, |pairing| (pairing.pairs(), pairing.setups()));
         let latency = last(latency, latency::Collector::metrics);
-        let loss = last(loss, loss::Collector::metrics);
+        let loss = loss.finish();
         let traffic = traffic.finish();
         let metrics = metrics((duplicates, loss, timeline), pairs, (latency, ecn), (taps, traffic));
         Metrics { messages, ..metrics }

@@ -22,6 +22,7 @@
 //! | `slot` | what is kept of a flow: its latest packets, and a sequence once one is needed |
 //! | `parallel` | PSNs of a flow that is spread over links: a packet at another tap is no gap |
 //! | `retired` | sums of flows that are gone |
+//! | `ending` | the results of all flows, so far and at the end |
 //! | `train` | packets in the middle of a message at once |
 //! | `latest` | the latest packets of a sequence, and their order of sending |
 //! | `from_kernel` | the same from events of the kernel programs instead of packets |
@@ -29,6 +30,7 @@
 mod answers;
 mod arrival;
 mod cause;
+mod ending;
 mod episode;
 pub mod from_kernel;
 mod gaps;
@@ -333,26 +335,6 @@ impl Collector {
     /// Traffic, which is given, and signals over the whole run, by link.
     pub(super) fn timeline(&self, traffic: impl Iterator<Item = LinkPoints>) -> Vec<LinkPoints> {
         self.intervals.timeline(traffic)
-    }
-
-    /// The result so far.
-    #[must_use]
-    pub fn metrics(&self) -> Loss {
-        let troubled = (0..)
-            .zip(&self.slots)
-            .filter(|(_, slot)| slot.request_loss.is_some() || slot.response_loss.is_some());
-        let mut intervals = self.intervals.intervals();
-        self.add_lasting(&mut intervals);
-        Loss {
-            flows: troubled.map(|(number, slot)| (number, slot.loss())).collect(),
-            known: None,
-            intervals,
-            retired: self.retired,
-            naks: self.naks.clone(),
-            overlaps: self.overlaps.clone(),
-            in_messages: Some(self.in_messages()),
-            ack_states: self.slots.iter().map(Slot::ack_state).collect(),
-        }
     }
 
     #[cold]

@@ -156,6 +156,11 @@ impl FlowSignalIntervals {
     pub(super) fn add_stall(&mut self, (first_ns, last_ns): (u64, u64), packets: u64) {
         let interval =
             Interval { first_ns, last_ns, count: 1, at_first: packets.saturating_sub(1), at_last: packets };
+        let all = Arc::make_mut(self.0.get_or_insert_default());
+        if all.is_empty() {
+            // Most flows have no other signals.
+            all.reserve_exact(3);
+        }
         for (signal, count) in [(Signal::Stall, 1), (Signal::StallWait, last_ns - first_ns)] {
             interval::add(Interval { count, ..interval }, self.of_mut(signal), first_ns);
         }
@@ -501,6 +506,11 @@ impl Recorder {
         if let Some(read) = self.read.get_mut(slot as usize) {
             *read = [0; 2];
         }
+    }
+
+    /// The intervals of all signals, which it has no more.
+    pub(super) fn take(&mut self) -> SignalIntervals {
+        SignalIntervals { flows: std::mem::take(&mut self.flows), marks: std::mem::take(&mut self.marks) }
     }
 
     /// The intervals of all signals so far.
