@@ -53,7 +53,7 @@ impl Flow {
         FaultRank {
             lost: sum(|loss| loss.lost, |psn| psn.missing),
             recovery: again + self.naks_dedup().total() + self.rnr_naks_dedup(),
-            congestion: self.cnps_dedup() + self.ecn_data.ce,
+            congestion: self.cnps_dedup() + self.ecn_data().ce,
             ..FaultRank::default()
         }
     }

@@ -5,8 +5,7 @@ use rocescope_common::account::{Disorder, Mixed, Part, PsnTrack};
 use rocescope_common::wire::opcode::{CNP, Name, TRANSPORT_UC};
 
 use crate::analysis::{
-    Ack, Ecn, Flow, LastNaks, Loss, MAX_PORTS, MixedIn, Naks, Opcode, Port, Psn, Tunnels, device, ecn,
-    latency,
+    Ack, Flow, LastNaks, Loss, MAX_PORTS, MixedIn, Naks, Opcode, Port, Psn, Tunnels, device, ecn, latency,
 };
 use crate::metrics::duplicates::DuplicateCounts;
 use crate::metrics::loss::{self, is_in_vain};
@@ -104,7 +103,6 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
     let FlowSample { key, stats, .. } = flow;
     let extra = sample.extra.get(&flow.slot);
     let duplicates = sample.duplicates(flow.slot);
-    let ecn_data = Ecn::from(less(stats.ecn_data, duplicates.ecn_data));
     let latency = sample.metrics.latency.as_ref().and_then(|latency| latency.get(flow.slot));
     // A recording has the samples alone.
     let timed = latency.filter(|_| sample.recording.is_none());
@@ -153,9 +151,8 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
         first_ns: stats.first_ns,
         last_ns: stats.last_ns,
         ecn: sample.recording.is_none().then(|| stats.ecn()).into(),
-        ecn_data,
+        data: Some(less(stats.ecn_data, duplicates.ecn_data)).into(),
         duplicates: duplicates.if_any(),
-        ce_ratio: ecn_data.ce_ratio(),
         ce_over_time: ecn::flow(sample, flow.slot).map(Box::new),
         cnp_packets: stats.cnp_packets,
         // Made where all flows are known.

@@ -217,7 +217,7 @@ fn rocev1_has_no_ports() {
     for lost_elsewhere in [false, true] {
         let (flow, all) = accounted(&[v1(90), v1(90)], !lost_elsewhere);
         assert_eq!((flow.src_port_count.get(), flow.src_ports.len()), (Some(0), 0));
-        assert_eq!((flow.roce_version, flow.dscp, flow.ce_ratio), (Some(1), None, None));
+        assert_eq!((flow.roce_version, flow.dscp, flow.ce_ratio()), (Some(1), None, None));
         assert_eq!(flow.ecn.get(), Some(Ecn::default()));
         assert_eq!((all.entropy.tuples.five_tuples, all.entropy.tuples.source_ports), (0, 0));
         assert_eq!((all.entropy.tuples.entropy_bits, all.entropy.tuples.effective_flows), (None, None));

@@ -97,7 +97,7 @@ impl Period {
 
     /// ECN-capable data packets of a flow meanwhile; of 1 s at least, as far as there is data.
     pub(super) fn capable(&self, facts: &Facts, flow: &Flow) -> u64 {
-        let total = flow.ecn_data.capable();
+        let total = flow.ecn_data().capable();
         if self.whole {
             return total;
         }

@@ -183,7 +183,7 @@ pub(crate) const COLUMNS: &[Column] = &[
     column! { BitsPerSecond, "rate_bits_per_s", "Rate", "mean over the whole time range",
         "", |flow, context| context.length_ns.map(|ns| flow.bytes_dedup() as f64 * 8e9 / ns as f64).into() },
     column! { Ratio, "ce_ratio", "CE", "CE-marked share of ECN-capable data; unknown: ECN is off",
-        "flows[].ce_ratio", |flow, _| flow.ce_ratio.into() },
+        "flows[].ce_ratio", |flow, _| flow.ce_ratio().into() },
     column! { Count, "cnp_packets", "CNP", "congestion notification packets",
         "flows[].cnp_packets", |flow, _| flow.cnps_dedup().into() },
     column! { Count, "lost_packets", "Lost", "packets lost upstream of the link",

@@ -60,7 +60,7 @@ mod tests {
         let column = |name: &str| rows[0].iter().position(|one| one == name).unwrap();
         for (row, flow) in rows[1..].iter().zip(&report.facts.flows) {
             assert_eq!(row[column("bytes")], flow.bytes_dedup().to_string());
-            assert_eq!(row[column("ce_ratio")].is_empty(), flow.ce_ratio.is_none());
+            assert_eq!(row[column("ce_ratio")].is_empty(), flow.ce_ratio().is_none());
             assert_eq!(row[column("dest_qp")], flow.dest_qp.to_string());
             let p99 =
                 flow.latency_ns.as_deref().filter(|latency| latency.count >= 100).map(|latency| latency.p99);

@@ -403,7 +403,7 @@ fn of_flow(flow: &Flow) -> Value {
         "lost_packets": loss(|loss| loss.lost),
         "retransmitted_packets": loss(crate::analysis::Loss::retransmissions),
         "timeouts": loss(|loss| loss.timeouts),
-        "ce_ratio": flow.ce_ratio,
+        "ce_ratio": flow.ce_ratio(),
         "latency_p50_ns": flow.latency_ns.as_deref().map(|latency| latency.p50),
         "latency_max_ns": flow.latency_ns.as_deref().map(|latency| latency.max),
         "source_qp": flow.peer_qp,

@@ -89,16 +89,15 @@ pub struct Flow {
     /// All packets of the flow, by their ECN bits. Null: of a recording.
     #[cfg_attr(test, schemars(with = "Option<Ecn>"))]
     pub ecn: FlowEcn,
-    /// Packets other than CNP and ACKNOWLEDGE; the base of [`Flow::ce_ratio`].
-    #[serde(skip)]
-    pub ecn_data: Ecn,
     /// Duplicates among all packets: the capture has them twice. Null: none.
     #[serde(rename = "copied", serialize_with = "duplicate_packets")]
     #[cfg_attr(test, schemars(with = "Option<DuplicatePackets>"))]
     pub duplicates: Option<Box<DuplicateCounts>>,
     /// CE-marked over ECN-capable packets, each once, without CNPs and ACKNOWLEDGEs: ce / (ect0 + ect1 + ce). Unit:
     /// ratio. Null: none of them is ECN-capable: ECN is off, which is not 0 %.
-    pub ce_ratio: Option<f64>,
+    #[serde(rename = "ce_ratio", serialize_with = "ce_ratio")]
+    #[cfg_attr(test, schemars(with = "Option<f64>"))]
+    pub data: FlowEcn,
     /// CE marks over time. Null: no packet is CE-marked.
     pub ce_over_time: Option<Box<CeOverTime>>,
     /// CNPs in this flow: they request a rate reduction of `dest_qp`; of InfiniBand also ACKs with BECN. Unit:
@@ -224,6 +223,23 @@ pub struct DuplicatePackets {
     /// Requests, READ responses and atomic acknowledgements among them: part of `psn.repeats` and
     /// `psn_responses.repeats`. Unit: packets.
     pub repeats: u64,
+}
+
+impl Flow {
+    /// Packets other than CNP and ACKNOWLEDGE by their ECN bits, each once.
+    pub fn ecn_data(&self) -> Ecn {
+        self.data.get().unwrap_or_default()
+    }
+
+    /// CE-marked over ECN-capable ones of these; `None` where none is ECN-capable.
+    pub fn ce_ratio(&self) -> Option<f64> {
+        self.ecn_data().ce_ratio()
+    }
+}
+
+/// Writes packets by their ECN bits as the ratio of those that are marked.
+fn ce_ratio<S: Serializer>(data: &FlowEcn, serializer: S) -> Result<S::Ok, S::Error> {
+    data.get().and_then(|ecn| ecn.ce_ratio()).serialize(serializer)
 }
 
 impl From<&DuplicateCounts> for DuplicatePackets {

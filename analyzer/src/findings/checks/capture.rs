@@ -281,7 +281,7 @@ mod tests {
             (1_000, 1_000),
             "as captured"
         );
-        assert_eq!((facts.flows[0].ecn_data.ect0, facts.flows[0].followed_packets()), (510, 510));
+        assert_eq!((facts.flows[0].ecn_data().ect0, facts.flows[0].followed_packets()), (510, 510));
         // One direction is duplicated, the other is not: 510 KB and 1,000 KB.
         let share = facts.entropy.tuples.top_share.unwrap();
         assert!((share - 1_000.0 / 1_510.0).abs() < 1e-9, "{share}");

@@ -99,13 +99,14 @@ fn storms<'a>(input: &Input<'a>, period: &Period) -> Vec<((Address, Address), Pa
     pairs.retain(|_, pair| pair.cnps >= limits.storm_cnps.max(1));
     let answered: Vec<&Flow> =
         flows.iter().filter(|flow| pairs.contains_key(&(flow.dst, flow.src))).collect();
-    let data = |flow: &Flow| period.part(input.facts, flow, flow.ecn_data.capable() + flow.ecn_data.not_ect);
+    let data =
+        |flow: &Flow| period.part(input.facts, flow, flow.ecn_data().capable() + flow.ecn_data().not_ect);
     for (flow, packets) in deduplicated(answered.iter().copied(), data) {
         if let Some(pair) = pairs.get_mut(&(flow.dst, flow.src)) {
             pair.data += packets;
         }
     }
-    let marks = |flow: &Flow| period.count(flow, Signal::CeMarked, flow.ecn_data.ce);
+    let marks = |flow: &Flow| period.count(flow, Signal::CeMarked, flow.ecn_data().ce);
     for (flow, ce) in deduplicated(answered, marks) {
         if let Some(pair) = pairs.get_mut(&(flow.dst, flow.src)) {
             pair.ce += ce;
@@ -212,7 +213,7 @@ fn suspects<'a>(input: &Input<'a>, period: &Period) -> Vec<Suspect<'a>> {
         let is_answered = |flow: &&Flow| flow.link == *link && flow.direction == direction;
         let Some(data) = seen.find(is_answered) else { continue };
         // A tap nearer the receiver may see the marks.
-        let is_marked = |flow: &Flow| period.count(flow, Signal::CeMarked, flow.ecn_data.ce) > 0;
+        let is_marked = |flow: &Flow| period.count(flow, Signal::CeMarked, flow.ecn_data().ce) > 0;
         // CNPs follow the data that they are for, and live, both are dated by readings.
         let capable = period.with_surroundings().capable(input.facts, data);
         let unmarked =

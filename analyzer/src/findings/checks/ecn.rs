@@ -164,15 +164,15 @@ struct Congested<'a> {
 fn congested<'a>(input: &Input<'a>, number: usize, by_link: &ByLink<'a>) -> Option<Evaluated<Congested<'a>>> {
     let limits = &input.limits.ecn;
     let link = input.facts.links.get(number)?;
-    let marked = |flow: &&Flow| flow.ecn_data.ce >= limits.congestion_flow_marks.max(1);
+    let marked = |flow: &&Flow| flow.ecn_data().ce >= limits.congestion_flow_marks.max(1);
     let all: Vec<&Flow> = by_link.on(link).iter().copied().filter(marked).collect();
-    let periods = timed(&all, Signal::CeMarked, |flow| flow.ecn_data.ce);
+    let periods = timed(&all, Signal::CeMarked, |flow| flow.ecn_data().ce);
     let judge = |period: &Period| {
         let mut flows: Vec<Marked<'_>> = all
             .iter()
             .map(|flow| Marked {
                 flow,
-                ce: period.count(flow, Signal::CeMarked, flow.ecn_data.ce),
+                ce: period.count(flow, Signal::CeMarked, flow.ecn_data().ce),
                 capable: period.capable(input.facts, flow),
             })
             .filter(|one| one.ce >= limits.congestion_flow_marks.max(1))
@@ -222,7 +222,7 @@ pub(super) fn gaps_at_marks<'a>(
         let all = |of: fn(&Loss) -> u64| flow.losses_sum(of);
         gaps += period.count(flow, Signal::GapCapable, all(|loss| loss.gaps_capable.or_zero()));
         marked += period.count(flow, Signal::GapMarked, all(|loss| loss.gaps_ce.or_zero()));
-        ce += period.count(flow, Signal::CeMarked, flow.ecn_data.ce);
+        ce += period.count(flow, Signal::CeMarked, flow.ecn_data().ce);
         capable += period.capable(input.facts, flow);
     }
     let ratio = (gaps > 0).then(|| share(marked, gaps));
@@ -353,7 +353,7 @@ fn without_cnps<'a>(input: &Input<'a>, period: &Period) -> Vec<(Address, Receive
     };
     let mut receivers: BTreeMap<Address, Receiver<'_>> = BTreeMap::new();
     for (flow, ce) in
-        deduplicated(&input.facts.flows, |flow| period.count(flow, Signal::CeMarked, flow.ecn_data.ce))
+        deduplicated(&input.facts.flows, |flow| period.count(flow, Signal::CeMarked, flow.ecn_data().ce))
     {
         let receiver = receivers.entry(flow.dst).or_default();
         receiver.ce += ce;
@@ -387,8 +387,8 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
         // Retired flows carried some CNPs, and their receivers are no longer known.
         return;
     }
-    let marked: Vec<&Flow> = input.facts.flows.iter().filter(|flow| flow.ecn_data.ce > 0).collect();
-    let times = timed(&marked, Signal::CeMarked, |flow| flow.ecn_data.ce);
+    let marked: Vec<&Flow> = input.facts.flows.iter().filter(|flow| flow.ecn_data().ce > 0).collect();
+    let times = timed(&marked, Signal::CeMarked, |flow| flow.ecn_data().ce);
     let judged = latest(&times, run(marked.iter().copied()), |period| {
         let silent = without_cnps(input, period);
         (!silent.is_empty()).then_some((silent, None))
@@ -413,7 +413,7 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("cnp_packets", 0)
         .last_seen(all.iter().filter_map(|flow| last_mark(flow)).max())
         .dated(judged.dated())
-        .alike(all.iter().map(|flow| share(flow.ecn_data.ce, flow.ecn_data.capable())))
+        .alike(all.iter().map(|flow| share(flow.ecn_data().ce, flow.ecn_data().capable())))
         .flows(all)
         .place(place)
         .ends(requester, responder)
@@ -436,15 +436,15 @@ fn not_capable(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.ecn;
     // Flows with data; ACK flows have no data packets.
     let flows = input.facts.flows.iter().filter(|flow| flow.dest_qp != GSI_QP);
-    let mut flows = deduplicated(flows, |flow| flow.ecn_data.not_ect + flow.ecn_data.capable());
+    let mut flows = deduplicated(flows, |flow| flow.ecn_data().not_ect + flow.ecn_data().capable());
     let all = flows.iter().map(|(_, packets)| packets).sum();
-    let not = flows.iter().map(|(flow, _)| flow.ecn_data.not_ect).sum();
+    let not = flows.iter().map(|(flow, _)| flow.ecn_data().not_ect).sum();
     let ratio = share(not, all);
     if not < limits.not_capable_packets || ratio < limits.not_capable_ratio {
         return;
     }
-    flows.retain(|(flow, _)| flow.ecn_data.not_ect > 0);
-    flows.sort_by_key(|(flow, _)| std::cmp::Reverse(flow.ecn_data.not_ect));
+    flows.retain(|(flow, _)| flow.ecn_data().not_ect > 0);
+    flows.sort_by_key(|(flow, _)| std::cmp::Reverse(flow.ecn_data().not_ect));
     let diagnosis = if not == all {
         format!("ECN not enabled: all {} data packets are Not-ECT", units::count(all))
     } else {
@@ -484,7 +484,7 @@ mod tests {
     #[test]
     fn congestion_was_seen_last_in_the_last_bin_with_a_mark() {
         let mut facts = Facts::of(&everything(), &Options::default());
-        let flow = facts.flows.iter().position(|flow| flow.ecn_data.ce >= 100).unwrap();
+        let flow = facts.flows.iter().position(|flow| flow.ecn_data().ce >= 100).unwrap();
         let mut seen = |ce: Vec<u32>, flow_s: u64| {
             facts.flows[flow].last_ns = START + flow_s * SECOND;
             facts.flows[flow].ce_over_time =

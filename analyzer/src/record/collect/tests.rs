@@ -82,7 +82,7 @@ fn rows_add_up_to_the_report() {
         let sum = |of: fn(&FlowSecond) -> u64| rows.flow_seconds.iter().map(of).sum::<u64>();
         assert_eq!(sum(|row| row.packets), report.facts.totals.roce_packets, "{capture}");
         assert_eq!(sum(|row| row.bytes), report.facts.totals.roce_bytes, "{capture}");
-        assert_eq!(sum(|row| row.ce), flows.iter().map(|flow| flow.ecn_data.ce).sum::<u64>(), "{capture}");
+        assert_eq!(sum(|row| row.ce), flows.iter().map(|flow| flow.ecn_data().ce).sum::<u64>(), "{capture}");
         assert_eq!(sum(|row| row.acks), flows.iter().map(|flow| flow.ack.acks).sum::<u64>(), "{capture}");
         assert_eq!(sum(|row| row.rnr_naks), flows.iter().map(|flow| flow.ack.rnr_naks).sum::<u64>());
         let naks = flows.iter().map(|flow| flow.ack.naks.total()).sum::<u64>();

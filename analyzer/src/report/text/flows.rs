@@ -200,7 +200,7 @@ fn numbers(report: &Report, flow: &Flow, metrics: &[Figure]) -> Vec<String> {
     let mut cells = vec![
         units::bytes(flow.bytes_dedup()),
         rate(flow.bytes_dedup(), report).map_or_else(|| units::UNKNOWN.into(), units::bit_rate),
-        units::ratio(flow.ce_ratio),
+        units::ratio(flow.ce_ratio()),
         short(flow.src_port_count.get()),
     ];
     cells.extend(metrics.iter().map(|figure| short((figure.of)(flow))));

@@ -56,7 +56,7 @@ pub(super) fn steps(
 /// own gets one: PFC on its priority would pause all other traffic, too.
 pub(super) fn of_class(mut raise: Raise, flow: &Flow, ports: &[(String, Commands<'_>)], at: &str) -> Raise {
     if is_best_effort(flow) {
-        let ecn = if flow.ecn_data.capable() == 0 { ", ECN off" } else { "" };
+        let ecn = if flow.ecn_data().capable() == 0 { ", ECN off" } else { "" };
         raise = raise.step(
             format!("RoCE runs as best effort (DSCP 0{ecn}): mark it with the DSCP of the fabric's lossless class, such as 26 (NCCL_IB_TC=106, cma_roce_tos)."),
             ethernet(ByHand::Job),
@@ -90,9 +90,10 @@ mod tests {
     /// PFC on the priority of all other traffic would pause that, too.
     #[test]
     fn best_effort_gets_a_class_before_pfc() {
-        let steps = |dscp: u8, ecn_data: Ecn| {
+        let steps = |dscp: u8, Ecn { not_ect, ect1, ect0, ce }: Ecn| {
             let facts = Facts::of(&everything(), &Options::default());
-            let flow = Flow { dscp: Some(dscp), pcp: None, ecn_data, ..facts.flows[0].clone() };
+            let data = Some([not_ect, ect1, ect0, ce]).into();
+            let flow = Flow { dscp: Some(dscp), pcp: None, data, ..facts.flows[0].clone() };
             let ports = [(String::new(), Commands::of_host(flow.src))];
             let mut found = Vec::new();
             let raise = Raise::new(&super::super::UPSTREAM, Severity::Warning, String::new());

@@ -254,9 +254,9 @@ impl<'a> Direction<'a> {
         let marks = self.in_latest_span(
             link,
             &[Signal::CeMarked],
-            |flow| flow.ecn_data.ce,
+            |flow| flow.ecn_data().ce,
             |period| {
-                let part = |flow: &Flow| period.count(flow, Signal::CeMarked, flow.ecn_data.ce);
+                let part = |flow: &Flow| period.count(flow, Signal::CeMarked, flow.ecn_data().ce);
                 let of = |flow: &Flow| period.capable(input.facts, flow);
                 self.more(limits, link, part, of, input.limits.ecn.congestion_ratio, WorseProperty::Marks)
             },
