@@ -1,6 +1,8 @@
 //! Findings by the flows that they name: views mark rows by them, so that badges and findings never contradict one
 //! another.
 
+use std::sync::Arc;
+
 use super::Finding;
 use crate::sample::Address;
 use crate::util::map::Map;
@@ -8,16 +10,16 @@ use crate::util::map::Map;
 /// A direction of a queue pair, on whatever link: source, destination and destination queue pair.
 pub(super) type Name = (Address, Address, u32);
 
-/// A set of flows, regardless of link.
+/// A set of flows, regardless of link. Copies share the list: one may name a million.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FlowSet(Box<[Name]>);
+pub struct FlowSet(Arc<Box<[Name]>>);
 
 impl FromIterator<Name> for FlowSet {
     fn from_iter<I: IntoIterator<Item = Name>>(names: I) -> Self {
         let mut names: Vec<Name> = names.into_iter().collect();
         names.sort_unstable();
         names.dedup();
-        Self(names.into())
+        Self(Arc::new(names.into()))
     }
 }
 
@@ -40,17 +42,17 @@ impl FlowSet {
     }
 
     /// Number of flows.
-    pub const fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// True if it is empty.
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Memory in use beyond the value itself, in bytes.
-    pub const fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.0.len() * size_of::<Name>()
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn met(
         }
     }
     let related = |(at, one): (usize, &Finding)| {
-        let meets = |kind: &KindIndex, by_queue_pairs, role| {
+        let meets = |kind: &KindIndex<'_>, by_queue_pairs, role| {
             let times = Times::of(&one.episodes);
             if by_queue_pairs {
                 kind.by_queue_pair.meets(&queue_pairs[at], &times, role)
@@ -82,13 +82,13 @@ fn is_of_queue_pairs(id: &str) -> bool {
 
 /// All findings by kind, in the order in which the kinds are found.
 #[derive(Default)]
-struct FindingIndex {
-    kinds: Vec<(&'static str, Vec<KindIndex>)>,
+struct FindingIndex<'q> {
+    kinds: Vec<(&'static str, Vec<KindIndex<'q>>)>,
     at: Map<&'static str, usize>,
 }
 
-impl FindingIndex {
-    fn add(&mut self, one: &Finding, hosts: &BTreeSet<(Address, Address)>, queue_pairs: &[QueuePair]) {
+impl<'q> FindingIndex<'q> {
+    fn add(&mut self, one: &Finding, hosts: &BTreeSet<(Address, Address)>, queue_pairs: &'q [QueuePair]) {
         let at = *self.at.entry(one.id).or_insert_with(|| {
             self.kinds.push((one.id, Vec::new()));
             self.kinds.len() - 1
@@ -109,24 +109,29 @@ impl FindingIndex {
         }
     }
 
-    fn of(&self, id: &str) -> impl Iterator<Item = &KindIndex> {
+    fn of(&self, id: &str) -> impl Iterator<Item = &KindIndex<'q>> {
         self.at.get(id).into_iter().flat_map(|at| &self.kinds[*at].1)
     }
 }
 
 /// Times of the findings of one kind that cannot cause the same other kinds.
 #[derive(Default)]
-struct KindIndex {
+struct KindIndex<'q> {
     no_cause_of: &'static [&'static str],
     all: Times,
     /// Those that name no hosts.
     anywhere: Times,
     by_hosts: Map<(Address, Address), Times>,
-    by_queue_pair: ByQueuePair,
+    by_queue_pair: ByQueuePair<'q>,
 }
 
-impl KindIndex {
-    fn add(&mut self, episodes: &[Episode], hosts: &BTreeSet<(Address, Address)>, queue_pairs: &[QueuePair]) {
+impl<'q> KindIndex<'q> {
+    fn add(
+        &mut self,
+        episodes: &[Episode],
+        hosts: &BTreeSet<(Address, Address)>,
+        queue_pairs: &'q [QueuePair],
+    ) {
         let times = Times::of(episodes);
         self.all.extend(&times);
         if hosts.is_empty() {
@@ -149,24 +154,36 @@ impl KindIndex {
 }
 
 /// Times of findings by queue pair. One finding may name a million: queue pairs that the same findings name share the
-/// number of their times.
+/// number of their times, and those of the only one are not listed again.
 #[derive(Default)]
-struct ByQueuePair {
+struct ByQueuePair<'q> {
+    /// Those of the only finding, which are sorted.
+    only: Option<&'q [QueuePair]>,
     /// Until prepared, a queue pair has an entry for each finding; then it is sorted, with one for all.
     numbers: Vec<(QueuePair, usize)>,
     times: Vec<Times>,
 }
 
-impl ByQueuePair {
-    fn add(&mut self, queue_pairs: &[QueuePair], times: Times) {
-        if !queue_pairs.is_empty() {
-            let number = self.times.len();
-            self.numbers.extend(queue_pairs.iter().map(|one| (*one, number)));
-            self.times.push(times);
+impl<'q> ByQueuePair<'q> {
+    fn add(&mut self, queue_pairs: &'q [QueuePair], times: Times) {
+        if queue_pairs.is_empty() {
+            return;
         }
+        let number = self.times.len();
+        self.times.push(times);
+        if number == 0 {
+            self.only = Some(queue_pairs);
+            return;
+        }
+        let first = self.only.take().into_iter().flatten().map(|one| (*one, 0));
+        self.numbers.extend(first.chain(queue_pairs.iter().map(|one| (*one, number))));
     }
 
     fn prepare(&mut self) {
+        if self.only.is_some() {
+            self.times.iter_mut().for_each(Times::prepare);
+            return;
+        }
         let of_findings = std::mem::take(&mut self.times);
         let mut known: Map<Vec<usize>, usize> = Map::default();
         let mut findings = Vec::new();
@@ -190,6 +207,13 @@ impl ByQueuePair {
 
     /// True if one of the findings was at the same time in one of these queue pairs, which are sorted.
     fn meets(&self, queue_pairs: &[QueuePair], times: &Times, role: Role) -> bool {
+        if let Some(mut rest) = self.only {
+            let is_common = |one: &QueuePair| {
+                rest = &rest[rest.partition_point(|known| known < one)..];
+                rest.first() == Some(one)
+            };
+            return queue_pairs.iter().any(is_common) && self.times[0].meets(times, role);
+        }
         let (mut rest, mut before) = (&self.numbers[..], None);
         queue_pairs.iter().any(|one| {
             rest = &rest[rest.partition_point(|(known, _)| known < one)..];
