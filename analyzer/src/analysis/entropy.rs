@@ -168,8 +168,9 @@ fn units(sums: impl Iterator<Item = TupleBytes>) -> impl Iterator<Item = Weight>
     of_units(sums).map(TupleBytes::weight)
 }
 
-/// Bytes by 5-tuple or queue pair, of sums that are in order, so that sums of floats are the same in every run. The same
-/// packet passes several links: the link that saw most of the tuple speaks for it, of those that saw the same the first.
+/// Bytes by 5-tuple or queue pair, of sums that are in order, so that sums of floats are the same in every run. The
+/// same packet passes several links: the link that saw most of the tuple speaks for it, of those that saw the same the
+/// first.
 fn of_units(sums: impl Iterator<Item = TupleBytes>) -> impl Iterator<Item = TupleBytes> {
     let mut sums = by_link(sums).peekable();
     std::iter::from_fn(move || {
