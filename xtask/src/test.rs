@@ -461,7 +461,7 @@ mod tests {
     fn failures_are_repeated_from_their_list_on() {
         let output = "test a ... ok\n\nfailures:\n\n---- a::b stdout ----\n    text\n";
         assert_eq!(failure_messages(output), "failures:\n\n---- a::b stdout ----\n    text");
-        let long: String = (0..100).map(|line| format!("{line}\n")).collect();
+        let long = (0..100).map(|line| line.to_string()).collect::<Vec<_>>().join("\n");
         assert_eq!(failure_messages(&long).lines().next(), Some("40"));
         assert_eq!(failure_messages(""), "");
     }

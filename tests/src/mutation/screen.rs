@@ -68,7 +68,8 @@ pub(super) fn run(command: &mut Command, rng: &mut Random) -> Result<Ended> {
     let end = Instant::now() + LONGEST;
     let mut status = None;
     while status.is_none() && Instant::now() < end {
-        let _ = terminal.write_all(b"\x1b\x03");
+        // The letters end a sequence that an earlier key may have begun, like `ESC [`, which swallows what follows.
+        let _ = terminal.write_all(b"uM~\x1b\x03");
         std::thread::sleep(Duration::from_millis(20));
         status = child.try_wait()?;
     }

@@ -235,7 +235,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             .iter()
             .map(|flow| {
                 let stall = |signal| {
-                    let own = flow.intervals.of(signal).iter().map(|interval| interval.count).sum();
+                    let own = total(flow.intervals.of(signal).iter().map(|interval| interval.count));
                     if is_stalled.contains(&ptr::from_ref(*flow)) {
                         period.count(flow, signal, own)
                     } else {
@@ -246,13 +246,13 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
                     flow,
                     timeouts: period.count(flow, Signal::Timeout, timeouts(flow)),
                     stalls: stall(Signal::Stall),
-                    waited_ns: Wait::Timeout.of(period, flow) + stall(Signal::StallWait),
+                    waited_ns: Wait::Timeout.of(period, flow).saturating_add(stall(Signal::StallWait)),
                 }
             })
             .filter(|one| one.timeouts + one.stalls > 0)
             .collect();
         flows.sort_by_key(|one| (Reverse(one.waited_ns), one.flow.src, one.flow.dst, one.flow.dest_qp));
-        let waited: u64 = flows.iter().map(|one| one.waited_ns).sum();
+        let waited = total(flows.iter().map(|one| one.waited_ns));
         let count: u64 = flows.iter().map(|one| one.timeouts + one.stalls).sum();
         (count > 0 && enough(count, waited)).then_some((flows, Some(count as f64)))
     };
@@ -299,13 +299,18 @@ fn is_explained(one: &Finding) -> bool {
         && [one.subject.reordered, one.subject.nak_episodes].iter().any(|count| *count > Some(0))
 }
 
+/// Times of a capture may be any number, and so may waits between them.
+fn total(waits: impl Iterator<Item = u64>) -> u64 {
+    waits.fold(0, u64::saturating_add)
+}
+
 fn raise(input: &Input<'_>, judged: &Evaluated<Vec<TimedOut<'_>>>, found: &mut Vec<Finding>) {
     let Evaluated { period, what: timed_out, episodes } = judged;
     let Some(worst) = timed_out.first() else { return };
     let flows = || timed_out.iter().map(|one| one.flow);
     let count: u64 = timed_out.iter().map(|one| one.timeouts).sum();
     let stalls: u64 = timed_out.iter().map(|one| one.stalls).sum();
-    let waited: u64 = timed_out.iter().map(|one| one.waited_ns).sum();
+    let waited = total(timed_out.iter().map(|one| one.waited_ns));
     let losses = || flows().flat_map(Flow::losses).flatten();
     // Of one episode the figures of the run are its own; of several, those of each are not kept: the extremes are of
     // all of them, a sum says nothing of one.
