@@ -253,6 +253,20 @@ fn every_ending_signal_gives_the_terminal_back() {
     }
 }
 
+/// The rest of the sequence may never come: of a mouse over a slow line, or of a key that was cut by a resize.
+#[test]
+fn half_an_escape_sequence_delays_neither_the_picture_nor_the_end() {
+    let mut session = Session::start(true);
+    session.press(b"\x1b[");
+    let from = session.len();
+    session.resize(100, 30);
+    session.until("a picture of the new size", from, "rocescope");
+    let from = session.len();
+    session.signal(libc::SIGTERM);
+    session.until("the terminal given back", from, LEAVES);
+    assert!(session.ended().success(), "{}", session.errors());
+}
+
 #[test]
 fn the_verdict_stays_in_the_terminal_below_the_command() {
     for quit in [&b"q"[..], &[0x03]] {

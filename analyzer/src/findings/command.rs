@@ -115,6 +115,8 @@ pub(super) struct Commands<'a> {
 enum RunsOn<'a> {
     /// An interface of this host.
     Here(&'a str),
+    /// Several of them, one after another.
+    Each(&'a [&'a str]),
     Host(Address),
     Nowhere,
 }
@@ -125,11 +127,19 @@ impl<'a> Commands<'a> {
 
     /// For the interface of this host to which a link belongs; none in a replay, whose links are files.
     pub(super) fn on(input: &Input<'_>, link: &'a str) -> Self {
-        let live = input.facts.source.kind != InputKind::Replay;
-        let plain = |name: &str| {
-            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "._-@".contains(c))
-        };
-        Self { at: if live && plain(link) { RunsOn::Here(link) } else { RunsOn::Nowhere }, priority: None }
+        let here = is_interface(input, link);
+        Self { at: if here { RunsOn::Here(link) } else { RunsOn::Nowhere }, priority: None }
+    }
+
+    /// The same for several interfaces.
+    pub(super) fn on_each(input: &Input<'_>, links: &'a [&'a str]) -> Self {
+        match links {
+            [link] => Self::on(input, link),
+            links if links.iter().all(|link| is_interface(input, link)) => {
+                Self { at: RunsOn::Each(links), priority: None }
+            }
+            _ => Self::NOWHERE,
+        }
     }
 
     /// For an end of a flow: this host, if the flow enters or leaves it there, else that host, named by its address.
@@ -164,7 +174,7 @@ impl<'a> Commands<'a> {
 
     /// True if they run on this host.
     pub(super) const fn are_here(&self) -> bool {
-        matches!(self.at, RunsOn::Here(_))
+        matches!(self.at, RunsOn::Here(_) | RunsOn::Each(_))
     }
 
     /// About packets of this priority.
@@ -310,10 +320,20 @@ impl<'a> Commands<'a> {
     fn with(self, command: impl FnOnce(&str) -> String) -> Option<Command> {
         match self.at {
             RunsOn::Here(interface) => Some(Command::here(command(interface))),
+            RunsOn::Each(interfaces) => {
+                let (all, each) = (interfaces.join(" "), command("$i"));
+                Some(Command::here(format!("for i in {all}; do echo $i; {each}; done")))
+            }
             RunsOn::Host(host) => Some(Command { line: command(PLACEHOLDER), host: Some(host) }),
             RunsOn::Nowhere => None,
         }
     }
+}
+
+/// True for the interface of this host to which a link belongs, by a name that a shell takes as it is.
+fn is_interface(input: &Input<'_>, link: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
+    input.facts.source.kind != InputKind::Replay && !link.is_empty() && link.chars().all(plain)
 }
 
 /// Priority of a flow's packets: from the tag, else the default mapping of the DSCP.

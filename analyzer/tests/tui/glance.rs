@@ -568,7 +568,7 @@ fn a_wide_screen_shows_which_problem_was_there_when() {
         line.unwrap_or_else(|| panic!("{picture}")).to_owned()
     };
     let shown = row(&app);
-    let at: Vec<_> = ["·CE━", "LOSS━", "RNR━"].iter().map(|word| shown.find(word)).collect();
+    let at: Vec<_> = ["·CONGESTION━", "LOSS━", "RNR━"].iter().map(|word| shown.find(word)).collect();
     assert!(at.iter().all(Option::is_some) && at.is_sorted(), "{shown}");
     assert!(shown.contains("━▶"), "{shown}");
     // At the cursor it is what was there then.

@@ -188,8 +188,14 @@ fn congested<'a>(input: &Input<'a>, number: usize, by_link: &ByLink<'a>) -> Opti
     latest(&periods, run(all.iter().copied()), judge)
 }
 
-/// The diagnosis of congestion, and additions for which the title may have room.
-fn headline(marks: Marks, congested: &Congested<'_>, link: &str, others: String) -> (String, [String; 2]) {
+/// The diagnosis of congestion, and additions for which the title may have room. `one_of`: the link is one of several, so
+/// that the ratio is not that of all.
+fn headline(
+    marks: Marks,
+    congested: &Congested<'_>,
+    (link, one_of): (&str, bool),
+    others: String,
+) -> (String, [String; 2]) {
     let Congested { flows, ce, capable, .. } = congested;
     let percent = units::ratio(Some(share(*ce, *capable)));
     let Marks { ce, ecn } = marks;
@@ -198,10 +204,11 @@ fn headline(marks: Marks, congested: &Congested<'_>, link: &str, others: String)
             format!("{ecn} congestion: {percent} {ce}-marked"),
             [pair(flow.src, flow.dst), format!(", QP {}", flow.dest_qp)],
         ),
-        [Marked { flow: most, .. }, rest @ ..] if rest.iter().all(|one| one.flow.dst == most.dst) => (
-            format!("{ecn} congestion towards {}: {percent} {ce}-marked", most.dst),
-            [format!(", {} flows", flows.len()), others],
-        ),
+        [Marked { flow: most, .. }, rest @ ..] if rest.iter().all(|one| one.flow.dst == most.dst) => {
+            let on = if one_of { format!(" on {}", short(link)) } else { String::new() };
+            let towards = format!("{ecn} congestion towards {}: {percent} {ce}-marked", most.dst);
+            (towards, [on, format!(", {} flows{others}", flows.len())])
+        }
         _ => (
             format!("{ecn} congestion on {}: {percent} {ce}-marked", short(link)),
             [format!(", {} flows", flows.len()), others],
@@ -250,7 +257,8 @@ fn congestion(input: &Input<'_>, seen: &LinkShare<Evaluated<Congested<'_>>>, fou
     let Evaluated { what: congested, period, episodes } = &seen.what;
     let flows = || congested.flows.iter().map(|one| one.flow);
     let (Some(link), Some(most)) = (input.facts.links.get(seen.link), flows().next()) else { return };
-    let (diagnosis, parts) = headline(Marks::of(input.facts), congested, &link.name, seen.others());
+    let one_of = input.facts.links.iter().any(|other| other.name != link.name);
+    let (diagnosis, parts) = headline(Marks::of(input.facts), congested, (&link.name, one_of), seen.others());
     let ratio = share(congested.ce, congested.capable);
     let worst = congested.flows.iter().map(|one| share(one.ce, one.capable)).fold(0.0, f64::max);
     let (marked_time, peak) = over_time(link, period);

@@ -198,6 +198,7 @@ impl App {
     fn remember(&mut self, step: Step, last: bool) {
         let Step { sample, next, idle } = step;
         self.on_events(&idle);
+        self.view.log.find_senders(&sample);
         let gaps = self.view.log.unsettled();
         if !gaps.is_empty() {
             let earlier = self.view.newest.as_ref();

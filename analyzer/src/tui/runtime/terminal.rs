@@ -1,7 +1,9 @@
 //! The terminal: taken over and given back, whatever happens.
 
+use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _, stdout};
 use std::mem::ManuallyDrop;
+use std::os::fd::AsFd as _;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,6 +18,7 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::crossterm::{execute, queue};
 use rustix::process::{Signal, kill_current_process_group};
+use rustix::termios::{OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr};
 
 use super::compact::Compact;
 use crate::tui::export::clipboard;
@@ -135,9 +138,27 @@ impl Drop for Guard {
 fn take(mouse: bool) -> io::Result<()> {
     enable_raw_mode()?;
     TAKEN.store(true, Ordering::SeqCst);
-    let taken = execute!(stdout(), EnterAlternateScreen);
+    let taken = read_without_waiting().and_then(|()| execute!(stdout(), EnterAlternateScreen));
     let taken = if mouse { taken.and_then(|()| execute!(stdout(), EnableMouseCapture)) } else { taken };
     taken.inspect_err(|_| restore())
+}
+
+/// Makes reads of a terminal in raw mode return at once where it has nothing. The terminal library reads until the escape
+/// sequence of a key is complete, so that a half of one kept the view from drawing, and from ending by a signal, until
+/// another key came. The end of raw mode ends this too.
+fn read_without_waiting() -> io::Result<()> {
+    let (stdin, opened);
+    let terminal = if io::stdin().is_terminal() {
+        stdin = io::stdin();
+        stdin.as_fd()
+    } else {
+        opened = File::open("/dev/tty")?;
+        opened.as_fd()
+    };
+    let mut settings = tcgetattr(terminal)?;
+    settings.special_codes[SpecialCodeIndex::VMIN] = 0;
+    settings.special_codes[SpecialCodeIndex::VTIME] = 0;
+    Ok(tcsetattr(terminal, OptionalActions::Now, &settings)?)
 }
 
 /// Gives the terminal back; does nothing when it is not ours. Errors have nowhere to go: the

@@ -358,15 +358,21 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &MatrixScreen) 
 fn legend(buffer: &mut Buffer, area: Rect, (data, grid): (&Data, &Grid), unit: &Unit, most: f64) {
     let mut spans = Spans::default();
     spans.push(" ", theme::PLAIN);
-    let value = |step: u8| unit.show(Some(most * f64::from(step) / 4.0));
+    let end = |step: u8| {
+        let end = most * f64::from(step) / 4.0;
+        if unit.is_of_counts() { end.floor() } else { end }
+    };
+    let value = |step: u8| unit.show(Some(end(step)));
     for (step, block) in (1u8..).zip(SHADE) {
+        // Counts of few have no quarters: no cell has a shade that no whole number falls into.
+        let is_empty = unit.is_of_counts() && end(step) <= end(step - 1);
+        // Steps that look alike are one, and nothing is below a value that is its own.
         let (value, next) = (value(step), value(step.saturating_add(1)));
-        // Counts of few have no quarters: steps that look alike are one, and nothing is below a value that is its own.
-        if most > 0.0 && usize::from(step) < SHADE.len() && (value == next || value.starts_with('<')) {
+        let is_alike = !unit.is_of_counts() && (value == next || value.starts_with('<'));
+        if most > 0.0 && usize::from(step) < SHADE.len() && (is_empty || is_alike) {
             continue;
         }
         spans.push(format!(" {block} ≤ {value} "), theme::heat(step)).push(" ", theme::PLAIN);
-        // Counts of few have no quarters.
         if most <= 0.0 {
             break;
         }

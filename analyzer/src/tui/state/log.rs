@@ -90,7 +90,7 @@ pub struct Entry {
     before: Vec<EntryState>,
     /// Links other than its flow's on which the same packets showed.
     pub also: Vec<u16>,
-    /// Of an entry of PSN gaps: what belongs to them.
+    /// What belongs to PSN gaps, or to NAKs of what was lost elsewhere.
     joined: Joined,
     /// Unique and growing, so that a view can stay where it is while entries come.
     pub number: u64,
@@ -396,8 +396,7 @@ pub fn describe(event: &EventSample) -> String {
         return format!("no packets for 10 s, last packet {} UTC", units::clock_utc(last));
     }
     if has(Event::NAK) || has(Event::RNR) {
-        let text = packet::syndrome(event.aeth);
-        parts.push(text.trim_start_matches("NAK: ").trim_start_matches("RNR NAK, ").to_owned());
+        parts.push(refusal(event));
     }
     if has(Event::GAP) {
         parts.push(gap(event));
@@ -416,6 +415,12 @@ pub fn describe(event: &EventSample) -> String {
     }
     parts.extend(packet_of(event));
     parts.join(", ")
+}
+
+/// The syndrome of a NAK or RNR NAK in words.
+fn refusal(event: &EventSample) -> String {
+    let text = packet::syndrome(event.aeth);
+    text.trim_start_matches("NAK: ").trim_start_matches("RNR NAK, ").to_owned()
 }
 
 /// A gap in words.

@@ -94,7 +94,7 @@ pub(in crate::findings) const LINKS_IMBALANCE: Entry = Entry {
                on, all figures are those of the part; when it has ended, its share of the loaded windows (windows, of_windows) and bytes (bytes_ratio) of the run follows. excess_bytes \
                are those that would have passed the peers if the load had been even.\n\
                \n\
-               It names the flows on the busiest link in that time, those with most bytes first (heaviest: requester → responder), and the share of each (heaviest_ratios); in a part of \
+               It names the flows on the busiest link in that time with at least links.flow_ratio of the bytes of the heaviest, those with most bytes first (heaviest: requester → responder), and the share of each (heaviest_ratios); in a part of \
                the run, their bytes are those of their packets. If all of them have one host as their source or as their destination, title, requester and responder name it.\n\
                \n\
                If one address takes part in all data of each link, and the links have no address in common (live: no address of this host), as the NICs of a host, no switch chooses the link: the steps are about the job's assignment, and entropy.low is no cause.",
@@ -157,6 +157,9 @@ limits! {
     stretch_loaded: f64 = 0.5,
         "minimum bytes of a window over those of the mean window, for it to count as loaded",
         "Little traffic passes between two steps, or while a job evaluates; it may use one link without harm";
+    flow_ratio: f64 = 0.01,
+        "minimum bytes of a flow that the finding names, over those of the heaviest one on the link",
+        "Acknowledgements and control messages are no load that could be moved";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {

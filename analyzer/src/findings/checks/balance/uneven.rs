@@ -171,9 +171,10 @@ impl Uneven {
                 own.last_ns = own.last_ns.max(other.last_ns);
             }
         }
-        let shares = flows.iter().filter(|(_, flow)| flow.payload_bytes > 0).map(|(bytes, _)| *bytes as f64);
-        let with_data: Vec<&Flow> =
-            flows.iter().map(|(_, flow)| *flow).filter(|flow| flow.payload_bytes > 0).collect();
+        let least = flows.first().map_or(0.0, |(most, _)| *most as f64 * input.limits.links.flow_ratio);
+        let counts = |(bytes, flow): &&(u64, &Flow)| flow.payload_bytes > 0 && *bytes as f64 >= least;
+        let shares = flows.iter().filter(counts).map(|(bytes, _)| *bytes as f64);
+        let with_data: Vec<&Flow> = flows.iter().filter(counts).map(|(_, flow)| *flow).collect();
         let (between, (requester, responder)) = hosts_of(input, &with_data);
         let raise = if bound {
             bound_steps(input, raise, &busiest)

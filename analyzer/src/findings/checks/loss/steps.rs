@@ -30,54 +30,46 @@ pub(super) fn steps(
     };
     // What holds for the whole path is asked of the sender, on whichever side the loss is.
     let (near, there) = (Commands::near(input, flow, flow.src), Commands::at(input, flow, far));
-    // Each port has counters, and a command, of its own.
-    for link in links.iter().filter(|_| ours) {
-        let which = if links.len() > 1 { format!("port {link}") } else { "this port".to_owned() };
+    let names = links.join(", ");
+    if ours {
+        let which = if links.len() > 1 { format!("ports {names}") } else { "this port".to_owned() };
         let text = format!("Check {which} for discards, buffer drops and link errors.");
-        raise = raise.step(text, Commands::on(input, link).nic_counters());
+        raise = raise.step(text, Commands::on_each(input, links).nic_counters());
     }
-    // And settings.
-    let each = links.iter().map(|link| Commands::on(input, link).of_priority(priority(flow)));
-    let mut ports: Vec<_> = links.iter().map(|link| format!(" of {link}")).zip(each).collect();
-    if links.len() < 2 || !ports.iter().all(|(_, commands)| commands.are_here()) {
-        ports = vec![(String::new(), near)];
-    }
+    let each = Commands::on_each(input, links).of_priority(priority(flow));
+    let several = links.len() > 1 && each.are_here();
+    let (of, commands) = if several { (format!(" of {names}"), each) } else { (String::new(), near) };
     raise = raise.step(
         format!(
             "Check the drop, discard and FEC counters of each switch port between this tap and {all}{port}."
         ),
         ByHand::Switch,
     );
-    raise = of_class(raise, flow, &ports, "at every hop");
+    raise = of_class(raise, flow, (&of, commands), "at every hop");
     raise.step(format!("Check port discards on {far}."), there.nic_counters())
 }
 
-/// Adds the steps about the priority of a flow, for each of these ports with its words. Traffic without a class of its
-/// own gets one: PFC on its priority would pause all other traffic, too.
-pub(super) fn of_class(mut raise: Raise, flow: &Flow, ports: &[(String, Commands<'_>)], at: &str) -> Raise {
+/// Adds the steps about the priority of a flow, for some ports with their words. Traffic without a class of its own gets
+/// one: PFC on its priority would pause all other traffic, too.
+pub(super) fn of_class(raise: Raise, flow: &Flow, (of, commands): (&str, Commands<'_>), at: &str) -> Raise {
     if is_best_effort(flow) {
         let ecn = if flow.ecn_data().capable() == 0 { ", ECN off" } else { "" };
-        raise = raise.step(
-            format!("RoCE runs as best effort (DSCP 0{ecn}): mark it with the DSCP of the fabric's lossless class, such as 26 (NCCL_IB_TC=106, cma_roce_tos)."),
-            ethernet(ByHand::Job),
-        );
-        for (of, commands) in ports {
-            let text = format!(
-                "Check that the NIC trusts the DSCP and maps it to the priority that has PFC{of}; enable no PFC on priority 0, which other traffic uses."
+        return raise
+            .step(
+                format!("RoCE runs as best effort (DSCP 0{ecn}): mark it with the DSCP of the fabric's lossless class, such as 26 (NCCL_IB_TC=106, cma_roce_tos)."),
+                ethernet(ByHand::Job),
+            )
+            .step(
+                format!(
+                    "Check that the NIC trusts the DSCP and maps it to the priority that has PFC{of}; enable no PFC on priority 0, which other traffic uses."
+                ),
+                commands.qos(),
             );
-            raise = raise.step(text, commands.qos());
-        }
-        return raise;
     }
-    for (of, commands) in ports {
-        let text = format!("Check that PFC is enabled for {} {at}{of}.", class_of(flow));
-        raise = raise.step(text, commands.pfc());
-    }
-    for (of, commands) in ports {
-        let text = format!("Check trust mode and DSCP-to-priority mapping{of} (NCCL_IB_TC sets the DSCP).");
-        raise = raise.step(text, commands.qos());
-    }
-    raise
+    raise.step(format!("Check that PFC is enabled for {} {at}{of}.", class_of(flow)), commands.pfc()).step(
+        format!("Check trust mode and DSCP-to-priority mapping{of} (NCCL_IB_TC sets the DSCP)."),
+        commands.qos(),
+    )
 }
 
 #[cfg(test)]
@@ -94,10 +86,10 @@ mod tests {
             let facts = Facts::of(&everything(), &Options::default());
             let data = Some([not_ect, ect1, ect0, ce]).into();
             let flow = Flow { dscp: Some(dscp), pcp: None, data, ..facts.flows[0].clone() };
-            let ports = [(String::new(), Commands::of_host(flow.src))];
+            let ports = ("", Commands::of_host(flow.src));
             let mut found = Vec::new();
             let raise = Raise::new(&super::super::UPSTREAM, Severity::Warning, String::new());
-            of_class(raise, &flow, &ports, "at every hop").into(&mut found);
+            of_class(raise, &flow, ports, "at every hop").into(&mut found);
             found.remove(0).steps.into_iter().map(|step| step.text).collect::<Vec<_>>()
         };
         let off = Ecn { not_ect: 9, ..Ecn::default() };

@@ -160,8 +160,8 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
 
 /// Adds the steps about the class of a flow that loses packets between taps.
 fn class_steps(input: &Input<'_>, raise: Raise, flow: &Flow) -> Raise {
-    let sender = [(String::new(), Commands::near(input, flow, flow.src))];
-    of_class(raise, flow, &sender, "on both sides of each of these links")
+    let sender = ("", Commands::near(input, flow, flow.src));
+    of_class(raise, flow, sender, "on both sides of each of these links")
 }
 
 /// True if a receiver's ACKs are captured and neither they nor a timeout triggered a retransmission.

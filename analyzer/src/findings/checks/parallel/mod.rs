@@ -9,7 +9,7 @@ use crate::findings::command::{Commands, priority};
 use crate::findings::ids;
 use crate::findings::period::{Period, latest, periods, run};
 use crate::findings::subject::LinkSignal;
-use crate::findings::title::{short, title};
+use crate::findings::title::{fits, short, title};
 use crate::findings::{
     ByHand, Entry, Episode, Evidence, Family, Finding, Impact, Input, Measure, Place, Problem, Raise,
     Severity, Step, Unit, label,
@@ -506,7 +506,13 @@ fn of_one_link(
     peers_ratio: f64,
 ) {
     let compared = format!(", {} on {}", units::ratio(Some(peers_ratio)), other_links(group, worst.link));
-    congestion.title = title(std::mem::take(&mut congestion.title), [compared]);
+    let own = std::mem::take(&mut congestion.title);
+    // How many flows there are gives way to the comparison.
+    let own = match own.rsplit_once(", ") {
+        Some((rest, flows)) if flows.ends_with(" flows") && !fits(&own, [&compared]) => rest.to_owned(),
+        _ => own,
+    };
+    congestion.title = title(own, [compared]);
     congestion.evidence.insert(Evidence::declared(ids::ECN_CONGESTION, "peers_ratio", peers_ratio.into()));
     congestion.compare(group.links.clone(), group.direction);
     let speed = Commands::on(input, worst.link).link().map(|command| command.line);

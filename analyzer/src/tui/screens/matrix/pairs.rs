@@ -67,6 +67,11 @@ impl Unit {
         }
     }
 
+    /// True where all values are whole numbers.
+    pub(super) const fn is_of_counts(&self) -> bool {
+        matches!(self.metric, Metric::Loss | Metric::Retransmissions | Metric::Naks | Metric::Rnr)
+    }
+
     pub(super) fn show(&self, value: Option<f64>) -> String {
         match (self.metric, value) {
             (Metric::Ce, value) => self.scale.show_percent(value),
@@ -124,7 +129,9 @@ pub(super) fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric
         let _ = write!(head, " {:>width$}", unit.title());
     }
     if let Some((unit, _)) = columns.iter().find(|(unit, _)| unit.metric == metric && bar > 0) {
-        let _ = write!(head, "  {}", unit.title());
+        // The figures have a column of that title already.
+        let scale = format!("{} 0 to {}", unit.title(), unit.show(Some(most)));
+        let _ = write!(head, "  {}", cut(&scale, usize::from(bar), false));
     }
     line(buffer, area, 0, &Line::styled(head, theme::DIM));
     for (y, (name, (.., cell))) in (1..).zip(names.iter().zip(shown)) {

@@ -110,6 +110,10 @@ impl<'a> Picture<'a> {
         };
         let shown = self.fitting(known, room.saturating_sub(1 + own));
         let left = room.saturating_sub(shown.len());
+        // A line that the throughput does not need says which problem held when.
+        let problems = if left > own + LEAST_AREA { self.problems() } else { None };
+        let room = room - usize::from(problems.is_some());
+        let left = room.saturating_sub(shown.len());
         // What active problems are about is what the eye looks for: it has some lines before the throughput has many.
         let is_wrong = |row: &&Row| !calm(row) && !quiet(row);
         let wrong = shown.iter().filter(|row| is_wrong(row)).count();
@@ -123,13 +127,12 @@ impl<'a> Picture<'a> {
         let of = |row: &&Row| tall.max(if is_wrong(row) { 1 + more } else { 1 });
         let rows: Vec<_> = shown.iter().flat_map(|row| self.row(row, of(row))).collect();
         let free = room.saturating_sub(own * each + rows.len()).max(1);
-        // A line that the throughput does not need says which problem held when.
-        let problems = if free > LEAST_AREA { self.problems() } else { None };
-        let mut all = self.throughput(free - usize::from(problems.is_some()));
+        let mut all = self.throughput(free);
         let (links, peak) = self.links(&self.shown_links(own), each);
         all.extend(links);
-        all.extend(rows.into_iter().chain(problems));
+        all.extend(rows);
         all.truncate(room);
+        all.extend(problems);
         if axis > 0 {
             all.push(self.axis());
         }

@@ -1,15 +1,17 @@
 //! A PSN gap, the sequence-error NAK that answers it, and what the sender retransmits for it are one entry.
 //!
 //! A NAK belongs to a gap of the other direction whose first missing PSN it names. One that names no such PSN stays an
-//! entry of its own, as does one that comes before the gap that it answers.
+//! entry of its own, as does one that comes before the gap that it answers: what was lost downstream of the tap shows as
+//! NAKs alone, to which belongs what their receiver retransmits.
 
 use std::collections::VecDeque;
 
 use rocescope_common::account::{Event, FlowKey};
 
-use super::{Entry, EntryAt, EntryState, JOIN_AMONG, JOIN_WITHIN_NS, Log, gap, packet_of};
+use super::{Entry, EntryAt, EntryState, JOIN_AMONG, JOIN_WITHIN_NS, Log, gap, packet_of, refusal};
 use crate::metrics::loss::Retransmission;
 use crate::model::Counts;
+use crate::model::detail::peer_qp;
 use crate::sample::{EventSample, Sample};
 use crate::tui::column::compact;
 use crate::util::map::{Map, Set};
@@ -18,6 +20,18 @@ use crate::util::map::{Map, Set};
 const KEPT: usize = 256;
 /// AETH syndrome of a PSN sequence error.
 const SEQUENCE_ERROR: u32 = 0x60;
+/// Link of a flow whose data may pass any: NAKs may come over another than what they answer.
+const ANY_LINK: u16 = u16::MAX;
+
+/// The same flow, whatever its link.
+const fn anywhere(key: &FlowKey) -> FlowKey {
+    FlowKey { link: ANY_LINK, ..*key }
+}
+
+/// True for a NAK of a PSN sequence error.
+const fn is_of_sequence(event: &EventSample) -> bool {
+    event.events & Event::NAK != 0 && event.aeth >> 24 == SEQUENCE_ERROR
+}
 
 /// Answers to the gaps of an entry.
 #[derive(Clone, Debug, Default)]
@@ -28,13 +42,15 @@ pub(super) struct Joined {
     pub(super) answers: Option<FlowKey>,
     /// Numbers of the NAKs among all events.
     pub(super) numbers: VecDeque<u64>,
+    /// Of NAKs that answer no gap: the flow whose sender they reach, on any link, where its queue pair is known.
+    sender: Option<FlowKey>,
     retransmitted: Option<RetransmittedSinceGap>,
 }
 
-/// Retransmissions since the first gap of an entry.
+/// Retransmissions since the first gap or NAK of an entry.
 #[derive(Clone, Copy, Debug)]
 struct RetransmittedSinceGap {
-    /// The counter before the gap; `None` where that is unknown.
+    /// The counter before it; `None` where that is unknown.
     before: Option<u64>,
     packets: u64,
     how: Option<Retransmission>,
@@ -49,18 +65,25 @@ struct RetransmittedSinceGap {
 pub struct Retransmissions(Map<FlowKey, (u64, Option<Retransmission>)>);
 
 impl Retransmissions {
-    /// Those of these flows.
+    /// Those of these flows; of one on any link, those of the link with most, since taps see the same packets.
     pub fn of(sample: &Sample, flows: &[FlowKey]) -> Self {
         let loss = sample.metrics.loss.as_ref();
         let flows: Set<&FlowKey> = flows.iter().collect();
-        let wanted = sample.flows.iter().filter(|flow| flows.contains(&flow.key));
-        let figures = wanted.map(|flow| {
-            let how =
-                loss.and_then(|loss| loss.flow(flow.slot).requests).and_then(|found| found.retransmission);
-            // The same as RETX elsewhere: a packet that fills a gap is no retransmission seen here.
-            (flow.key, (Counts::of(&flow.stats, flow.slot, loss).retransmitted, how))
-        });
-        Self(figures.collect())
+        let mut figures: Map<FlowKey, (u64, Option<Retransmission>)> = Map::default();
+        for flow in &sample.flows {
+            for key in [flow.key, anywhere(&flow.key)].into_iter().filter(|key| flows.contains(key)) {
+                let how = loss
+                    .and_then(|loss| loss.flow(flow.slot).requests)
+                    .and_then(|found| found.retransmission);
+                // The same as RETX elsewhere: a packet that fills a gap is no retransmission seen here.
+                let packets = Counts::of(&flow.stats, flow.slot, loss).retransmitted;
+                let most = figures.entry(key).or_insert((packets, how));
+                if packets > most.0 {
+                    *most = (packets, how);
+                }
+            }
+        }
+        Self(figures)
     }
 }
 
@@ -78,6 +101,16 @@ impl Entry {
 
     fn is_gap(&self) -> bool {
         self.class.bit == Event::GAP
+    }
+
+    /// True for NAKs that answer no gap, and of which is not known whose sender they reach.
+    fn awaits_sender(&self) -> bool {
+        !self.is_gap() && self.joined.sender.is_none() && is_of_sequence(&self.latest.event)
+    }
+
+    /// The flow whose sender retransmits for the entry.
+    fn sender(&self) -> Option<FlowKey> {
+        if self.is_gap() { Some(self.key) } else { self.joined.sender }
     }
 
     /// The place of the gap that a NAK answers.
@@ -104,7 +137,7 @@ impl Log {
         peer: impl Fn(&FlowKey) -> Option<u32>,
         kept: impl Fn(&EntryState) -> bool,
     ) -> bool {
-        if event.events & Event::NAK == 0 || event.aeth >> 24 != SEQUENCE_ERROR {
+        if !is_of_sequence(event) {
             return false;
         }
         let among = self.entries.iter().enumerate().rev().take(JOIN_AMONG);
@@ -131,12 +164,34 @@ impl Log {
         true
     }
 
-    /// The flows with gaps whose senders may still retransmit.
+    /// Finds whose senders recent NAKs reach that answer no gap, from the first sample after them.
+    pub fn find_senders(&mut self, sample: &Sample) {
+        let recent = self.entries.iter_mut().rev().take(JOIN_AMONG);
+        let is_open = |entry: &&mut Entry| {
+            entry.awaits_sender() && sample.time_ns < entry.latest.time_ns.saturating_add(2 * JOIN_WITHIN_NS)
+        };
+        let mut open: Vec<&mut Entry> = recent.filter(is_open).collect();
+        let keys: Set<FlowKey> = open.iter().map(|entry| entry.key).collect();
+        if keys.is_empty() {
+            return;
+        }
+        let naks = sample.flows.iter().enumerate().filter(|(_, flow)| keys.contains(&flow.key));
+        for (index, flow) in naks {
+            let Some(dest_qp) = peer_qp(sample, index) else { continue };
+            let (src, dst) = (flow.key.dst, flow.key.src);
+            let data = anywhere(&FlowKey { src, dst, dest_qp, ..flow.key });
+            for entry in open.iter_mut().filter(|entry| entry.key == flow.key) {
+                entry.joined.sender = Some(data);
+            }
+        }
+    }
+
+    /// The flows with gaps or NAKs whose senders may still retransmit.
     pub fn unsettled(&self) -> Vec<FlowKey> {
-        let recent = self.entries.iter().rev().take(JOIN_AMONG).filter(|entry| entry.is_gap());
+        let recent = self.entries.iter().rev().take(JOIN_AMONG);
         recent
             .filter(|entry| !entry.joined.retransmitted.is_some_and(|one| one.settled))
-            .map(|entry| entry.key)
+            .filter_map(Entry::sender)
             .collect()
     }
 
@@ -147,12 +202,13 @@ impl Log {
         (time_ns, now): (u64, &Retransmissions),
     ) {
         let mut later: Vec<(FlowKey, u64)> = Vec::new();
-        for entry in
-            self.entries.iter_mut().rev().take(JOIN_AMONG).filter(|entry| entry.class.bit == Event::GAP)
-        {
+        for entry in self.entries.iter_mut().rev().take(JOIN_AMONG) {
+            let Some(sender) = entry.sender() else { continue };
             let first_ns = entry.first_ns;
-            let followed = later.iter().any(|(key, from_ns)| *key == entry.key && *from_ns < time_ns);
-            later.push((entry.key, first_ns));
+            let is_same =
+                |key: &FlowKey| *key == sender || *key == anywhere(&sender) || anywhere(key) == sender;
+            let followed = later.iter().any(|(key, from_ns)| is_same(key) && *from_ns < time_ns);
+            later.push((sender, first_ns));
             let ended = time_ns >= entry.latest.time_ns.saturating_add(JOIN_WITHIN_NS);
             match &mut entry.joined.retransmitted {
                 Some(known) if known.settled => {}
@@ -161,10 +217,10 @@ impl Log {
                 // Later retransmissions may be for the next gap.
                 Some(known) if followed => known.settled = true,
                 known => {
-                    let Some((packets, how)) = now.0.get(&entry.key).copied() else { continue };
+                    let Some((packets, how)) = now.0.get(&sender).copied() else { continue };
                     let before = known.map_or_else(
                         || {
-                            let then = earlier.0.get(&entry.key).map_or(0, |(packets, _)| *packets);
+                            let then = earlier.0.get(&sender).map_or(0, |(packets, _)| *packets);
                             (earlier_ns <= first_ns).then_some(then)
                         },
                         |known| known.before,
@@ -188,7 +244,7 @@ impl EntryAt<'_> {
         self.state.naks
     }
 
-    /// Packets that the sender retransmitted since the first gap, as far as that was known at a time.
+    /// Packets that the sender retransmitted since the first gap or NAK, as far as that was known at a time.
     pub fn retransmitted(&self, time_ns: Option<u64>) -> Option<u64> {
         let known = self
             .entry
@@ -198,10 +254,11 @@ impl EntryAt<'_> {
         known.packets.checked_sub(known.before?).filter(|packets| *packets > 0)
     }
 
-    /// A gap in few letters at a time: `3 PSN, NAK, GBN 23`; `None` for other entries.
+    /// A gap in few letters at a time: `3 PSN, NAK, GBN 23`; of NAKs without one what was retransmitted, where that is
+    /// known. `None` for other entries.
     pub fn brief(&self, time_ns: Option<u64>) -> Option<String> {
         if !self.entry.is_gap() {
-            return None;
+            return Some(format!("{}, {}", refusal(&self.state.event), self.go_back(time_ns)?));
         }
         let mut parts = vec![format!("{} PSN", self.state.event.missing)];
         match (self.naks(), self.state.count) {
@@ -209,24 +266,29 @@ impl EntryAt<'_> {
             (naks, gaps) if naks < gaps => parts.push(format!("NAK {naks}/{gaps}")),
             _ => parts.push("NAK".to_owned()),
         }
-        if let Some(packets) = self.retransmitted(time_ns) {
-            let how = match self.entry.joined.retransmitted.and_then(|known| known.how) {
-                Some(Retransmission::GoBackN) => "GBN",
-                Some(Retransmission::SelectiveRepeat) => "SR",
-                None => "RETX",
-            };
-            parts.push(format!("{how} {}", compact(packets as f64)));
-        }
+        parts.extend(self.go_back(time_ns));
         Some(parts.join(", "))
+    }
+
+    /// What was retransmitted, in few letters: `GBN 23`.
+    fn go_back(&self, time_ns: Option<u64>) -> Option<String> {
+        let packets = self.retransmitted(time_ns)?;
+        let how = match self.entry.joined.retransmitted.and_then(|known| known.how) {
+            Some(Retransmission::GoBackN) => "GBN",
+            Some(Retransmission::SelectiveRepeat) => "SR",
+            None => "RETX",
+        };
+        Some(format!("{how} {}", compact(packets as f64)))
     }
 
     /// The entry in words at a time: the latest event, and what belongs to it.
     pub fn text(&self, time_ns: Option<u64>) -> String {
         let retransmitted = self.retransmitted(time_ns);
-        if !self.entry.is_gap() || (self.naks() == 0 && retransmitted.is_none()) {
+        if self.naks() == 0 && retransmitted.is_none() {
             return self.state.text.clone();
         }
-        let mut parts = vec![gap(&self.state.event)];
+        let event = &self.state.event;
+        let mut parts = vec![if self.entry.is_gap() { gap(event) } else { refusal(event) }];
         match (self.naks(), self.state.count) {
             (0, _) => {}
             (1, 1) => parts.push("NAK answered".to_owned()),
@@ -242,7 +304,7 @@ impl EntryAt<'_> {
                 None => format!("{packets} retransmitted"),
             });
         }
-        parts.extend(packet_of(&self.state.event));
+        parts.extend(packet_of(event));
         parts.join(", ")
     }
 }
@@ -251,6 +313,7 @@ impl EntryAt<'_> {
 mod tests {
     use super::super::tests::event;
     use super::*;
+    use crate::sample::{FlowSample, PeerKey, Stats};
 
     /// A gap before `psn`, of four PSNs, at a tap, in milliseconds.
     fn gap_at(ms: u64, psn: u32, link: u16) -> EventSample {
@@ -376,5 +439,38 @@ mod tests {
         log.retransmitted((3_001 * ms, &retransmissions(1_040)), (4_500 * ms, &retransmissions(1_050)));
         assert_eq!(log.listed(None).next().unwrap().retransmitted(None), None);
         assert_eq!(log.unsettled(), []);
+    }
+
+    #[test]
+    fn naks_of_loss_downstream_have_what_their_receiver_retransmits() {
+        let ms = 1_000_000;
+        // The NAKs pass another link than the data.
+        let data = FlowKey { link: 3, ..gap_at(0, 0, 0).key };
+        let flows = |packets| {
+            let how = Some(Retransmission::GoBackN);
+            Retransmissions(std::iter::once((anywhere(&data), (packets, how))).collect())
+        };
+        let nak = nak_at(11, 100, 0);
+        let mut sample = Sample { time_ns: 20 * ms, ..Sample::default() };
+        sample.flows.push(FlowSample { slot: 0, key: nak.key, stats: Stats::default() });
+        let mut log = log(std::slice::from_ref(&nak));
+        log.find_senders(&sample);
+        assert_eq!(log.unsettled(), [], "the peer is not known");
+        sample.peers.insert(PeerKey::of(&nak.key), 7);
+        log.find_senders(&sample);
+        assert_eq!(log.unsettled(), [anywhere(&data)]);
+        log.retransmitted((5 * ms, &flows(40)), (20 * ms, &flows(69)));
+        let row = log.listed(None).next().unwrap();
+        let text = row.text(None);
+        assert!(text.starts_with("PSN sequence error, go-back-N 29 packets, RC_"), "{text}");
+        assert_eq!(row.brief(None).as_deref(), Some("PSN sequence error, GBN 29"));
+        assert!(!row.text(Some(15 * ms)).contains("go-back-N"), "not known then");
+        // For another error nothing is retransmitted.
+        let mut access = nak;
+        access.aeth = 0x6200_0000;
+        let mut other = Log::default();
+        other.push(&access, 0);
+        other.find_senders(&sample);
+        assert_eq!(other.unsettled(), []);
     }
 }

@@ -196,15 +196,21 @@ impl<'a> Picture<'a> {
             return None;
         }
         let mut cells = Vec::with_capacity(columns);
+        // The word of an episode that has no room for it, for the time without any that follows.
+        let mut pending = None;
         for run in held.chunk_by(|one, next| one.map(|(at, _)| at) == next.map(|(at, _)| at)) {
             let worst = run.first().copied().flatten().and_then(|(at, _)| all.get(at));
-            let (word, look) = match worst {
-                Some((finding, kind)) if kind.word().len() < run.len() => (kind.word(), style(finding)),
-                Some((finding, _)) => ("", style(finding)),
-                None => ("", theme::FRAME),
-            };
-            let fill = if worst.is_some() { '━' } else { '·' };
-            cells.extend(word.chars().chain(repeat(fill)).take(run.len()).map(|symbol| (symbol, look)));
+            let (fill, look) = worst.map_or(('·', theme::FRAME), |(finding, _)| ('━', style(finding)));
+            let named = worst.map(|(finding, kind)| (*kind, style(finding))).or(pending);
+            // As in the header, or else as in the column of states.
+            let word = named.and_then(|(kind, look)| {
+                let fits = |word: &&str| word.len() < run.len();
+                Some(([kind.badge(), kind.word()].into_iter().find(fits)?, look))
+            });
+            pending = worst.and(named).filter(|_| word.is_none());
+            let (word, its_look) = word.unwrap_or(("", look));
+            cells.extend(word.chars().map(|symbol| (symbol, its_look)));
+            cells.extend(repeat((fill, look)).take(run.len() - word.len()));
         }
         let lasting = held.iter().rposition(|one| one.is_some_and(|(_, lasts)| lasts));
         if let Some(cell) = lasting.and_then(|at| cells.get_mut(at)) {
