@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use self::flows::flows;
-use super::{DataEnd, End, Evidence, Excess, Finding, Hop, Problem, StepDelay, entry, ids, title};
+use super::{DataEnd, End, Evidence, Excess, Finding, Hop, Problem, StepDelay, entry, ids};
 use crate::analysis::link_name;
 use crate::sample::Address;
 use crate::util::layout::{plain, tap_name};
@@ -31,39 +31,33 @@ const NEXT: &str = " · ";
 /// Separator between the two ends.
 const TO: &str = " → ";
 
+/// The labels of what is known of a finding, in order.
+const FIELDS: [&str; 6] = ["Where", "When", "Who", "Flows", "Impact", "Evidence"];
+
 impl Finding {
     /// Place, time, ends, flows, impact and evidence, each with its label; unknown values have no line.
     pub fn fields(&self, end: DataEnd) -> Vec<(&'static str, String)> {
-        let all = [
-            ("Where", place(self)),
-            ("When", self.when(end)),
-            ("Who", who(self)),
-            ("Flows", flows(self)),
-            ("Impact", impact(self)),
-            ("Evidence", evidence(self)),
-        ];
-        all.into_iter().filter_map(|(label, text)| Some((label, plain(&text?)))).collect()
+        FIELDS.iter().filter_map(|label| Some((*label, self.field(label, end)?))).collect()
+    }
+
+    /// One of these by its label; `None` if it is unknown.
+    pub fn field(&self, label: &str, end: DataEnd) -> Option<String> {
+        let text = match label {
+            "Where" => place(self),
+            "When" => self.when(end),
+            "Who" => who(self),
+            "Flows" => flows(self),
+            "Impact" => impact(self),
+            "Evidence" => evidence(self),
+            _ => None,
+        };
+        text.map(|text| plain(&text))
     }
 
     /// Its requester and responder, with queue pair, process and pod where they are known.
     #[must_use]
     pub fn who(&self) -> Option<String> {
         who(self)
-    }
-
-    /// True if the title has the addresses of all ends that are known.
-    #[must_use]
-    pub fn names_both_ends_in_title(&self) -> bool {
-        let mut ends = self.requester.iter().chain(&self.responder);
-        ends.all(|end| self.title.contains(&end.addr.to_string()))
-    }
-
-    /// True if the title says on which side of which links it is.
-    pub fn is_placed_by_title(&self) -> bool {
-        let links: Vec<&str> = self.place.names().collect();
-        let place = self.place.hop.as_ref().and_then(Hop::side);
-        let place = place.map(|side| format!("{side} of {}: ", title::links(&links)));
-        !links.is_empty() && place.is_some_and(|place| self.title.contains(&place))
     }
 
     /// The evidence, each value with its label and unit; the measure of severity comes first.

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use super::{Finding, Hop};
 use crate::util::layout::tap_name;
 use crate::util::units;
 
@@ -57,6 +58,22 @@ pub(super) fn links(names: &[&str]) -> String {
     }
     let numbers: Vec<String> = numbers().map(|number| number.to_string()).collect();
     format!("{stem}{}", numbers.join(","))
+}
+
+impl Finding {
+    /// True if the title has the addresses of all ends that are known.
+    pub fn names_both_ends_in_title(&self) -> bool {
+        let mut ends = self.requester.iter().chain(&self.responder);
+        ends.all(|end| self.title.contains(&end.addr.to_string()))
+    }
+
+    /// True if the title says on which side of which links it is.
+    pub fn is_placed_by_title(&self) -> bool {
+        let on: Vec<&str> = self.place.names().collect();
+        let place = self.place.hop.as_ref().and_then(Hop::side);
+        let place = place.map(|side| format!("{side} of {}: ", links(&on)));
+        !on.is_empty() && place.is_some_and(|place| self.title.contains(&place))
+    }
 }
 
 /// `, 10.0.0.1 → 10.0.0.2`.

@@ -188,8 +188,8 @@ fn congested<'a>(input: &Input<'a>, number: usize, by_link: &ByLink<'a>) -> Opti
     latest(&periods, run(all.iter().copied()), judge)
 }
 
-/// The diagnosis of congestion, and additions for which the title may have room. `one_of`: the link is one of several, so
-/// that the ratio is not that of all.
+/// The diagnosis of congestion, and additions for which the title may have room. `one_of`: the link is one of several,
+/// so that the ratio is not that of all.
 fn headline(
     marks: Marks,
     congested: &Congested<'_>,

@@ -501,8 +501,8 @@ fn badge_parts(kinds: &[(Problem, Level, bool)], room: usize, wide: bool) -> (Ve
     let form = |long: bool, count: usize| {
         let word =
             |at: usize, kind: Problem| if long && (wide || at == 0) { kind.badge() } else { kind.word() };
-        // A badge is filled while its problem shows.
-        let look = |level, quiet| if quiet { theme::text(level) } else { theme::badge(level) };
+        // A badge is filled while its problem shows, and grey while that is quiet.
+        let look = |level, quiet| if quiet { theme::DIM } else { theme::badge(level) };
         let parts = kinds.iter().take(count).enumerate();
         let parts = parts
             .map(|(at, (kind, level, quiet))| badge(*level, word(at, *kind), look(*level, *quiet)))

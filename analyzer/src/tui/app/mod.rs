@@ -154,6 +154,7 @@ impl App {
             matrix: self.view.screen == Screen::Matrix,
             by: self.view.by,
             options: self.view.options.report.clone(),
+            analysis: self.view.analysis.as_deref().cloned(),
         }
     }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::App;
 use crate::model::{FlowVerdicts, Row};
-use crate::tui::column::Context;
 use crate::tui::data::{Data, ValuesRequest};
 use crate::tui::screen::Screen;
 use crate::tui::screens::Screens;
@@ -50,6 +49,7 @@ impl App {
             matrix: self.view.screen == Screen::Matrix,
             by: self.view.by,
             options: self.view.options.report.clone(),
+            analysis: self.view.analysis.as_deref().cloned(),
         })
     }
 
@@ -105,21 +105,23 @@ impl App {
         self.arrange_at(before.as_ref().filter(|_| keeps).map(|data| &data.model.rows[..]), keeps);
     }
 
-    /// Looks up the findings that belong to the snapshot shown, for rows and host pairs.
+    /// Looks up the findings that belong to the snapshot shown, for rows and host pairs, unless that was done where the
+    /// values were made.
     pub(in crate::tui) fn judge(&mut self) {
         let kept = match self.view.concluded() {
             Some(Concluded { as_of: AsOf::Earlier(_), findings, .. }) => Some(FlowVerdicts::of(findings)),
             _ => None,
         };
         let now = matches!(self.view.concluded(), Some(Concluded { as_of: AsOf::Now, .. }));
-        let newest = self.view.analysis.as_ref().filter(|_| now).map(|analysis| &analysis.verdicts);
-        if let Some(data) = self.view.data.as_deref_mut().map(Arc::make_mut) {
-            let verdicts = kept.as_ref().or(newest);
-            data.model.judge(verdicts);
-            data.matrix.judge(verdicts);
-            let cx = Context { model: &data.model, sample: &data.sample };
-            let rails = &self.view.options.report.analysis.rails;
-            crate::tui::peers::judge(&mut data.peers, cx, (data.by, rails), verdicts.is_some());
+        let newest = self.view.analysis.as_deref().filter(|_| now);
+        let is_done = |data: &Arc<Data>| newest.is_some_and(|newest| data.is_judged_by(newest));
+        let data = self.view.data.as_deref_mut().filter(|data| !is_done(data));
+        let rails = &self.view.options.report.analysis.rails;
+        if let Some(data) = data.map(Arc::make_mut) {
+            match newest {
+                Some(newest) => data.judge_by(newest, rails),
+                None => data.judge(kept.as_ref(), rails),
+            }
         }
     }
 

@@ -143,9 +143,9 @@ fn take(mouse: bool) -> io::Result<()> {
     taken.inspect_err(|_| restore())
 }
 
-/// Makes reads of a terminal in raw mode return at once where it has nothing. The terminal library reads until the escape
-/// sequence of a key is complete, so that a half of one kept the view from drawing, and from ending by a signal, until
-/// another key came. The end of raw mode ends this too.
+/// Makes reads of a terminal in raw mode return at once where it has nothing. The terminal library reads until the
+/// escape sequence of a key is complete, so that a half of one kept the view from drawing, and from ending by a signal,
+/// until another key came. The end of raw mode ends this too.
 fn read_without_waiting() -> io::Result<()> {
     let (stdin, opened);
     let terminal = if io::stdin().is_terminal() {

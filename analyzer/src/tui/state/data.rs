@@ -1,14 +1,15 @@
 //! The values shown: everything that follows from a snapshot, a time range and a sample alone. Pure.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
+use super::analysis::Analysis;
 use super::matrix::Matrix;
-use super::peers::{self, Peer, PeerGrouping};
+use super::peers::{self, Peer, PeerGrouping, Rails};
 use crate::analysis;
-use crate::analysis::{Imbalance, Paths};
-use crate::model::{History, Identity, LinkRow, Model, OverTime, Row, TimeRange};
+use crate::analysis::{FlowId, Imbalance, Paths};
+use crate::model::{FlowVerdicts, History, Identity, LinkRow, Model, OverTime, Row, TimeRange};
 use crate::report;
-use crate::sample::Sample;
+use crate::sample::{Sample, address};
 use crate::tui::column::Context;
 use crate::util::lock::Locked;
 
@@ -17,6 +18,10 @@ const AT_ONCE: usize = 8_192;
 
 /// Flows with the places of their rows, those looked up last first.
 type Places = Vec<(Identity, Option<usize>)>;
+/// Flows that findings list, with the places of their rows.
+type ListedPlaces = Vec<(FlowId, Option<usize>)>;
+/// Listed flows whose places are remembered.
+const LISTED: usize = 256;
 /// Rows whose places are remembered: both directions of a few queue pairs.
 const KNOWN: usize = 8;
 
@@ -45,6 +50,10 @@ pub struct Data {
     pub matrix: Matrix,
     /// Places of the rows that were looked up last.
     places: Arc<Mutex<Places>>,
+    /// The same of flows that findings list.
+    listed: Arc<Mutex<ListedPlaces>>,
+    /// The analysis whose verdicts rows, peers and matrix have; none where they are those of an earlier time.
+    judged_by: Weak<Analysis>,
 }
 
 /// Snapshot, time range and sample of values that are wanted.
@@ -62,6 +71,8 @@ pub struct ValuesRequest {
     pub(in crate::tui) matrix: bool,
     pub(in crate::tui) by: PeerGrouping,
     pub(in crate::tui) options: report::Options,
+    /// The latest one, which will judge them unless another comes first.
+    pub(in crate::tui) analysis: Option<Arc<Analysis>>,
 }
 
 impl ValuesRequest {
@@ -82,11 +93,14 @@ impl ValuesRequest {
 
     /// The values; `None` when there is no such snapshot.
     pub fn make(self) -> Option<Data> {
-        let Self { history, at, range, sample, paths, matrix, by, options } = self;
+        let Self { history, at, range, sample, paths, matrix, by, options, analysis } = self;
         let paths = paths.unwrap_or_else(|| Arc::new(Paths::of(&sample, &options.analysis)));
         let mut data = Data::new(&history, at, (range, by), sample, &options, paths)?;
         if matrix {
             data.fill_matrix();
+        }
+        if let Some(analysis) = &analysis {
+            data.judge_by(analysis, &options.analysis.rails);
         }
         Some(data)
     }
@@ -110,8 +124,43 @@ impl Data {
         let peers = peers::of(cx, (by, &options.analysis.rails), &paths.overlap);
         let over_time = Arc::new(OverTime::new(history, &sample, &paths.overlap));
         let matrix = Matrix::default();
-        let places = Arc::default();
-        Some(Self { range, reset_ns, sample, model, paths, imbalance, by, peers, over_time, matrix, places })
+        let (places, listed, judged_by) = (Arc::default(), Arc::default(), Weak::new());
+        Some(Self {
+            range,
+            reset_ns,
+            sample,
+            model,
+            paths,
+            imbalance,
+            by,
+            peers,
+            over_time,
+            matrix,
+            places,
+            listed,
+            judged_by,
+        })
+    }
+
+    /// Looks up the findings that belong to rows, peers and host pairs; `None`: nothing was concluded.
+    pub(in crate::tui) fn judge(&mut self, verdicts: Option<&FlowVerdicts>, rails: &Rails) {
+        self.judged_by = Weak::new();
+        self.model.judge(verdicts);
+        self.matrix.judge(verdicts);
+        let cx = Context { model: &self.model, sample: &self.sample };
+        peers::judge(&mut self.peers, cx, (self.by, rails), verdicts.is_some());
+    }
+
+    /// The same with the verdicts of an analysis.
+    pub(in crate::tui) fn judge_by(&mut self, analysis: &Arc<Analysis>, rails: &Rails) {
+        self.judge(Some(&analysis.verdicts), rails);
+        self.judged_by = Arc::downgrade(analysis);
+    }
+
+    /// True if they have the verdicts of this analysis.
+    pub(in crate::tui) fn is_judged_by(&self, analysis: &Arc<Analysis>) -> bool {
+        // While it is known here, no other can have its place in memory.
+        std::ptr::eq(self.judged_by.as_ptr(), Arc::as_ptr(analysis))
     }
 
     /// The row of a flow. To look through those of very many flows takes a millisecond: it is done once for the few
@@ -130,6 +179,50 @@ impl Data {
         known.truncate(KNOWN - 1);
         known.insert(0, (*id, place));
         place
+    }
+
+    /// The rows of flows that a finding lists, in their order. As for [`Self::row`], they are looked for once.
+    pub(in crate::tui) fn rows_of(&self, flows: &[FlowId]) -> Vec<Option<&Row>> {
+        let mut known = self.listed.locked();
+        let place = |known: &ListedPlaces, flow: &FlowId| {
+            known.iter().find(|(one, _)| one == flow).map(|(_, place)| *place)
+        };
+        if known.len() > LISTED {
+            known.clear();
+        }
+        let new: Vec<&FlowId> = flows.iter().filter(|flow| place(&known, flow).is_none()).collect();
+        if !new.is_empty() {
+            let places = self.places_of(&new);
+            known.extend(new.into_iter().cloned().zip(places));
+        }
+        flows.iter().map(|flow| self.model.rows.get(place(&known, flow).flatten()?)).collect()
+    }
+
+    /// The places of the rows of flows.
+    fn places_of(&self, flows: &[&FlowId]) -> Vec<Option<usize>> {
+        let mut found = vec![None; flows.len()];
+        let mut left = flows.len();
+        for (place, row) in self.model.rows.iter().enumerate() {
+            let key = &row.id.key;
+            let is = |flow: &&FlowId| {
+                flow.dest_qp == key.dest_qp
+                    && address(key.family, key.src) == flow.src
+                    && address(key.family, key.dst) == flow.dst
+                    && self
+                        .model
+                        .links
+                        .get(usize::from(key.link))
+                        .is_some_and(|link| link.name == flow.link && link.direction == flow.direction)
+            };
+            if let Some(found) = flows.iter().position(is).and_then(|at| found.get_mut(at)) {
+                left -= usize::from(found.is_none());
+                *found = Some(place);
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        found
     }
 
     /// The loads of links in the time range.
@@ -156,6 +249,7 @@ impl Data {
     pub(in crate::tui) fn fill_matrix(&mut self) {
         if !self.has_matrix() {
             self.matrix = Matrix::new(self.context(), &self.paths.overlap);
+            self.judged_by = Weak::new();
         }
     }
 }

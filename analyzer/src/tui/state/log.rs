@@ -155,7 +155,8 @@ pub struct EntryAt<'a> {
 /// The entries, the oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    entries: VecDeque<Entry>,
+    /// In boxes: each event moves its entry to the end.
+    entries: VecDeque<Box<Entry>>,
     packets: VecDeque<(u64, EventSample)>,
     /// The latest packets, to know them again at other taps.
     recent: VecDeque<EventPacket>,
@@ -214,7 +215,7 @@ impl Log {
         let number = seen.entry;
         let entry = self.entries.iter_mut().rev().find(|entry| entry.number == number);
         // A NAK that belongs to a gap says nothing of where the gap showed.
-        let reported = |entry: &&mut Entry| {
+        let reported = |entry: &&mut Box<Entry>| {
             entry.class.bit == class.bit && entry.key.link != link && !entry.also.contains(&link)
         };
         if let Some(entry) = entry.filter(reported) {
@@ -258,7 +259,7 @@ impl Log {
         if self.entries.len() == CAPACITY {
             self.past -= self.entries.pop_front().map_or(0, |entry| entry.before.len());
         }
-        let mut entry = Entry {
+        let mut entry = Box::new(Entry {
             class,
             key: event.key,
             first_ns: event.time_ns,
@@ -274,10 +275,10 @@ impl Log {
             also: Vec::new(),
             joined: Joined::default(),
             number: self.next,
-        };
+        });
         entry.expect_answer(event);
         // Of a flow that fell silent a sample says so, after later events of others.
-        let before = |other: &Entry| class.bit != IDLE || other.latest.time_ns <= event.time_ns;
+        let before = |other: &Box<Entry>| class.bit != IDLE || other.latest.time_ns <= event.time_ns;
         let at = self.entries.iter().rposition(before).map_or(0, |at| at + 1);
         self.entries.insert(at, entry);
         self.next += 1;
@@ -308,7 +309,7 @@ impl Log {
 
     /// Entries, the latest first.
     pub fn latest(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().rev()
+        self.entries.iter().rev().map(|entry| &**entry)
     }
 
     /// Entries as they were at a time, the latest first; `None` for now.
@@ -330,7 +331,7 @@ impl Log {
 
     /// The entry of this number, while it is kept.
     pub fn entry(&self, number: u64) -> Option<&Entry> {
-        self.entries.iter().rev().find(|entry| entry.number == number)
+        self.latest().find(|entry| entry.number == number)
     }
 
     /// The event of this number in an entry, while it is kept.

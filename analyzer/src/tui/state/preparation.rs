@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::analysis::Analysis;
 use super::data::Data;
 use super::idle;
 use super::peers::PeerGrouping;
@@ -32,6 +33,8 @@ pub struct Preparation {
     pub(in crate::tui) matrix: bool,
     pub(in crate::tui) by: PeerGrouping,
     pub(in crate::tui) options: report::Options,
+    /// The latest one, which will judge the values unless another comes first.
+    pub(in crate::tui) analysis: Option<Arc<Analysis>>,
 }
 
 /// Results of preparing a sample.
@@ -71,7 +74,7 @@ impl Step {
 impl Preparation {
     /// Prepares the sample for the screens.
     pub fn run(self) -> Prepared {
-        let Self { earlier, sample, last, mut history, range, texts, matrix, by, options } = self;
+        let Self { earlier, sample, last, mut history, range, texts, matrix, by, options, analysis } = self;
         let mut steps: Vec<Step> =
             earlier.iter().map(|sample| Step::new(&mut history, sample, false)).collect();
         let newest_step = Step::new(&mut history, &sample, last);
@@ -84,6 +87,9 @@ impl Preparation {
             let mut values = Data::new(&history, at, (range, by), Arc::clone(&sample), &options, paths)?;
             if matrix {
                 values.fill_matrix();
+            }
+            if let Some(analysis) = &analysis {
+                values.judge_by(analysis, &options.analysis.rails);
             }
             Some(values)
         });

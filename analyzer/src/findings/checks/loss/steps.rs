@@ -49,8 +49,8 @@ pub(super) fn steps(
     raise.step(format!("Check port discards on {far}."), there.nic_counters())
 }
 
-/// Adds the steps about the priority of a flow, for some ports with their words. Traffic without a class of its own gets
-/// one: PFC on its priority would pause all other traffic, too.
+/// Adds the steps about the priority of a flow, for some ports with their words. Traffic without a class of its own
+/// gets one: PFC on its priority would pause all other traffic, too.
 pub(super) fn of_class(raise: Raise, flow: &Flow, (of, commands): (&str, Commands<'_>), at: &str) -> Raise {
     if is_best_effort(flow) {
         let ecn = if flow.ecn_data().capable() == 0 { ", ECN off" } else { "" };

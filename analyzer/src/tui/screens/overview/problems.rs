@@ -472,7 +472,7 @@ fn below(finding: &Finding, parts: Vec<Part>, width: usize) -> Option<Line<'stat
 }
 
 fn field(finding: &Finding, end: Clock<'_>, name: &str) -> Option<String> {
-    finding.fields(*end).into_iter().find(|(label, _)| *label == name).map(|(_, text)| text)
+    finding.field(name, *end)
 }
 
 /// The cost, without what the title says already.

@@ -91,7 +91,7 @@ pub(super) fn route(flow: &FlowId) -> String {
 /// The row of a flow; `None` where it is none of the time shown.
 pub(super) fn row_of<'a>(view: &'a View, flow: &FlowId) -> Option<&'a Row> {
     let data = view.data.as_ref()?;
-    rows_of(data, std::slice::from_ref(flow)).into_iter().next()?
+    data.rows_of(std::slice::from_ref(flow)).into_iter().next()?
 }
 
 /// The links of the finding's place, by number.
@@ -102,28 +102,6 @@ pub(super) fn links_of(data: &Data, finding: &Finding) -> Vec<u16> {
         place.has(&link.name) && (place.direction.is_none() || link.direction == place.direction)
     };
     links.filter(|(_, link)| on(link)).map(|(at, _)| at).collect()
-}
-
-/// The rows of flows, in their order.
-fn rows_of<'a>(data: &'a Data, flows: &[FlowId]) -> Vec<Option<&'a Row>> {
-    use crate::sample::address;
-    let mut found = vec![None; flows.len()];
-    let links = &data.model.links;
-    for row in &data.model.rows {
-        let key = &row.id.key;
-        let is = |flow: &FlowId| {
-            flow.dest_qp == key.dest_qp
-                && address(key.family, key.src) == flow.src
-                && address(key.family, key.dst) == flow.dst
-                && links
-                    .get(usize::from(key.link))
-                    .is_some_and(|link| link.name == flow.link && link.direction == flow.direction)
-        };
-        if let Some(place) = flows.iter().position(is).and_then(|at| found.get_mut(at)) {
-            *place = Some(row);
-        }
-    }
-    found
 }
 
 impl<'a> Subject<'a> {
@@ -279,9 +257,8 @@ impl<'a> Subject<'a> {
         let opens = format!("{} opens", self.view.options.keys.first(Input::Open));
         let finding = self.finding;
         let mut entries: Vec<Entry> = Vec::new();
-        let who = finding.fields(self.end).into_iter().find(|(label, _)| *label == "Who");
-        let who = who.filter(|_| !self.flows_say_who(width));
-        let lines = who.into_iter().flat_map(|(_, text)| wrap(&text, width.saturating_sub(2)));
+        let who = finding.field("Who", self.end).filter(|_| !self.flows_say_who(width));
+        let lines = who.into_iter().flat_map(|text| wrap(&text, width.saturating_sub(2)));
         entries.extend(lines.map(|text| Entry::text(Line::raw(format!(" {text}")))));
         if finding.flows.is_empty() {
             entries.extend(self.on_its_link(width));
@@ -294,7 +271,7 @@ impl<'a> Subject<'a> {
             if all > known as u64 { format!("{} of ", units::count(known as u64)) } else { String::new() };
         let text = format!(" {some}{} in the table of queue pairs", units::plural(all, "flow"));
         entries.push(Entry { line: Line::styled(text, theme::DIM), item: Some(Item::Table) });
-        let rows = rows_of(self.data, &finding.flows);
+        let rows = self.data.rows_of(&finding.flows);
         for (at, (flow, row)) in finding.flows.iter().zip(rows).enumerate() {
             entries.extend(self.flow(at, flow, row, width));
         }
@@ -309,7 +286,7 @@ impl<'a> Subject<'a> {
         };
         let owned = |end: &End| end.comm.is_some() || end.pid.is_some() || end.pod.is_some();
         let both = [requester, responder].map(|end| (end.addr, end.qpn));
-        let rows = rows_of(self.data, flows);
+        let rows = self.data.rows_of(flows);
         let says = |(flow, row): (&FlowId, Option<&Row>)| {
             let source = row.and_then(|row| detail::peer_qp(&self.data.sample, row.at?));
             let ends = [(flow.src, source), (flow.dst, Some(flow.dest_qp))];

@@ -110,7 +110,6 @@ impl<'a> Picture<'a> {
         };
         let shown = self.fitting(known, room.saturating_sub(1 + own));
         let left = room.saturating_sub(shown.len());
-        // A line that the throughput does not need says which problem held when.
         let problems = if left > own + LEAST_AREA { self.problems() } else { None };
         let room = room - usize::from(problems.is_some());
         let left = room.saturating_sub(shown.len());

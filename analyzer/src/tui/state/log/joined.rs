@@ -1,8 +1,8 @@
 //! A PSN gap, the sequence-error NAK that answers it, and what the sender retransmits for it are one entry.
 //!
 //! A NAK belongs to a gap of the other direction whose first missing PSN it names. One that names no such PSN stays an
-//! entry of its own, as does one that comes before the gap that it answers: what was lost downstream of the tap shows as
-//! NAKs alone, to which belongs what their receiver retransmits.
+//! entry of its own, as does one that comes before the gap that it answers: what was lost downstream of the tap shows
+//! as NAKs alone, to which belongs what their receiver retransmits.
 
 use std::collections::VecDeque;
 
@@ -167,10 +167,10 @@ impl Log {
     /// Finds whose senders recent NAKs reach that answer no gap, from the first sample after them.
     pub fn find_senders(&mut self, sample: &Sample) {
         let recent = self.entries.iter_mut().rev().take(JOIN_AMONG);
-        let is_open = |entry: &&mut Entry| {
+        let is_open = |entry: &&mut Box<Entry>| {
             entry.awaits_sender() && sample.time_ns < entry.latest.time_ns.saturating_add(2 * JOIN_WITHIN_NS)
         };
-        let mut open: Vec<&mut Entry> = recent.filter(is_open).collect();
+        let mut open: Vec<&mut Box<Entry>> = recent.filter(is_open).collect();
         let keys: Set<FlowKey> = open.iter().map(|entry| entry.key).collect();
         if keys.is_empty() {
             return;
@@ -191,7 +191,7 @@ impl Log {
         let recent = self.entries.iter().rev().take(JOIN_AMONG);
         recent
             .filter(|entry| !entry.joined.retransmitted.is_some_and(|one| one.settled))
-            .filter_map(Entry::sender)
+            .filter_map(|entry| entry.sender())
             .collect()
     }
 
