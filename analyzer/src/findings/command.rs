@@ -387,4 +387,26 @@ mod tests {
         let [src, dst] = at_both_ends(false, None);
         assert!(src.unwrap().host.is_some() && dst.unwrap().host.is_some(), "of a capture nothing is here");
     }
+
+    #[test]
+    fn several_interfaces_have_one_command() {
+        let lines = |kind, links: &[&str]| {
+            let mut sample = sample(vec![link("eth0", None), link("eth1", None)], Vec::new());
+            sample.kind = kind;
+            let facts = Facts::of(&sample, &Options::default());
+            let limits = Limits::default();
+            let input = Input { sample: &sample, facts: &facts, limits: &limits };
+            Commands::on_each(&input, links).link().map(|command| command.line)
+        };
+        let live = |links: &[&str]| lines(crate::sample::SourceKind::Live, links);
+        let both = "for i in eth0 eth1; do echo $i; ethtool $i; done";
+        assert_eq!(live(&["eth0", "eth1"]).as_deref(), Some(both));
+        assert_eq!(live(&["eth0"]).as_deref(), Some("ethtool eth0"));
+        assert_eq!(live(&["eth0", "eth1; reboot"]), None, "a shell would take it for more than a name");
+        assert_eq!(
+            lines(crate::sample::SourceKind::Replay, &["eth0", "eth1"]),
+            None,
+            "files, not interfaces"
+        );
+    }
 }

@@ -337,6 +337,26 @@ fn zeros_of_what_is_sick_have_no_colour_of_a_level() {
     assert!(zeros > 100 && coloured > 100, "{zeros} zeros, {coloured} coloured words");
 }
 
+/// In the colour of its level it would read as a problem that goes on.
+#[test]
+fn the_badge_of_a_quiet_problem_is_grey() {
+    let updates = sizes::cycle(sizes::CYCLE);
+    let mut app = sizes::until(&updates, 47);
+    app.on_resize(USUAL.0, USUAL.1);
+    let terminal = draw(&app);
+    let title: Vec<_> = terminal.backend().buffer().content.iter().take(USUAL.0.into()).collect();
+    let cell = |word: &str| {
+        let is = |cells: &[&ratatui::buffer::Cell]| {
+            cells.iter().map(|cell| cell.symbol()).eq(word.split("").filter(|one| !one.is_empty()))
+        };
+        let at = title.windows(word.len()).position(is).unwrap_or_else(|| panic!("{}", text(&app)));
+        title[at]
+    };
+    assert_ne!(cell("IMBALANCE").bg, Color::Reset);
+    let quiet = cell("RNR");
+    assert_eq!((quiet.fg, quiet.bg, quiet.modifier), (Color::Reset, Color::Reset, Modifier::DIM));
+}
+
 #[test]
 fn a_problem_that_has_ended_is_hollow_and_grey() {
     let updates = sizes::cycle(sizes::CYCLE);

@@ -278,8 +278,8 @@ impl Log {
         });
         entry.expect_answer(event);
         // Of a flow that fell silent a sample says so, after later events of others.
-        let before = |other: &Box<Entry>| class.bit != IDLE || other.latest.time_ns <= event.time_ns;
-        let at = self.entries.iter().rposition(before).map_or(0, |at| at + 1);
+        let before = |other: &Entry| class.bit != IDLE || other.latest.time_ns <= event.time_ns;
+        let at = self.entries.iter().rposition(|other| before(other)).map_or(0, |at| at + 1);
         self.entries.insert(at, entry);
         self.next += 1;
         Some(self.next - 1)

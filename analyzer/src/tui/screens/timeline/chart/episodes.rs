@@ -2,7 +2,7 @@
 //! episodes of all problems in a line.
 
 use std::cmp::Reverse;
-use std::iter::repeat;
+use std::iter::repeat_n;
 
 use ratatui::style::Style;
 use ratatui::text::Line;
@@ -210,7 +210,7 @@ impl<'a> Picture<'a> {
             pending = worst.and(named).filter(|_| word.is_none());
             let (word, its_look) = word.unwrap_or(("", look));
             cells.extend(word.chars().map(|symbol| (symbol, its_look)));
-            cells.extend(repeat((fill, look)).take(run.len() - word.len()));
+            cells.extend(repeat_n((fill, look), run.len() - word.len()));
         }
         let lasting = held.iter().rposition(|one| one.is_some_and(|(_, lasts)| lasts));
         if let Some(cell) = lasting.and_then(|at| cells.get_mut(at)) {
