@@ -1,7 +1,7 @@
 //! The terminal: taken over and given back, whatever happens.
 
 use std::fs::File;
-use std::io::{self, IsTerminal as _, Write as _, stdout};
+use std::io::{self, IsTerminal as _, Write as _, stdin, stdout};
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd as _;
 use std::sync::Once;
@@ -21,6 +21,7 @@ use rustix::process::{Signal, kill_current_process_group};
 use rustix::termios::{OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr};
 
 use super::compact::Compact;
+use super::wait::other_terminal;
 use crate::tui::export::clipboard;
 
 /// True while the terminal is ours.
@@ -147,14 +148,8 @@ fn take(mouse: bool) -> io::Result<()> {
 /// escape sequence of a key is complete, so that a half of one kept the view from drawing, and from ending by a signal,
 /// until another key came. The end of raw mode ends this too.
 fn read_without_waiting() -> io::Result<()> {
-    let (stdin, opened);
-    let terminal = if io::stdin().is_terminal() {
-        stdin = io::stdin();
-        stdin.as_fd()
-    } else {
-        opened = File::open("/dev/tty")?;
-        opened.as_fd()
-    };
+    let (other, stdin) = (other_terminal()?, stdin());
+    let terminal = other.as_ref().map_or_else(|| stdin.as_fd(), File::as_fd);
     let mut settings = tcgetattr(terminal)?;
     settings.special_codes[SpecialCodeIndex::VMIN] = 0;
     settings.special_codes[SpecialCodeIndex::VTIME] = 0;

@@ -17,6 +17,11 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 /// Signals that end the program, with the terminal given back.
 pub(super) const ENDING: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
 
+/// The terminal that keys come from where standard input is none.
+pub(super) fn other_terminal() -> io::Result<Option<File>> {
+    if stdin().is_terminal() { Ok(None) } else { File::open("/dev/tty").map(Some) }
+}
+
 /// The terminal library's own waiting spins through the last millisecond of every wait; this one sleeps.
 #[derive(Debug)]
 pub(in crate::tui) struct Waiter {
@@ -59,11 +64,7 @@ impl Waiter {
     /// # Errors
     /// An error if there is no terminal, or signals cannot be handled.
     pub(in crate::tui) fn new() -> Result<Self> {
-        let tty = if stdin().is_terminal() {
-            None
-        } else {
-            Some(File::open("/dev/tty").context("no terminal to read keys from (/dev/tty)")?)
-        };
+        let tty = other_terminal().context("no terminal to read keys from (/dev/tty)")?;
         let (signals, written) = UnixStream::pair().context("signals cannot be handled")?;
         signals.set_nonblocking(true).context("signals cannot be handled")?;
         written.set_nonblocking(true).context("signals cannot be handled")?;

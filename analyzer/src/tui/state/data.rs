@@ -203,17 +203,7 @@ impl Data {
         let mut found = vec![None; flows.len()];
         let mut left = flows.len();
         for (place, row) in self.model.rows.iter().enumerate() {
-            let key = &row.id.key;
-            let is = |flow: &&FlowId| {
-                flow.dest_qp == key.dest_qp
-                    && address(key.family, key.src) == flow.src
-                    && address(key.family, key.dst) == flow.dst
-                    && self
-                        .model
-                        .links
-                        .get(usize::from(key.link))
-                        .is_some_and(|link| link.name == flow.link && link.direction == flow.direction)
-            };
+            let is = |flow: &&FlowId| is_of(row, flow, &self.model);
             if let Some(found) = flows.iter().position(is).and_then(|at| found.get_mut(at)) {
                 left -= usize::from(found.is_none());
                 *found = Some(place);
@@ -252,6 +242,18 @@ impl Data {
             self.judged_by = Weak::new();
         }
     }
+}
+
+/// True for the row of a flow.
+pub(in crate::tui) fn is_of(row: &Row, flow: &FlowId, model: &Model) -> bool {
+    let key = &row.id.key;
+    key.dest_qp == flow.dest_qp
+        && address(key.family, key.src) == flow.src
+        && address(key.family, key.dst) == flow.dst
+        && model
+            .links
+            .get(usize::from(key.link))
+            .is_some_and(|link| link.name == flow.link && link.direction == flow.direction)
 }
 
 /// The loads of links in the time range, or, while that is not known, since the start.

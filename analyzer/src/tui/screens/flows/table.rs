@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 
 pub use super::groups::{Group, GroupRow, Groups, Name};
-use crate::analysis::FlowId;
 use crate::model::snapshot::Finder;
 use crate::model::{Identity, Model, Row, State};
 use crate::sample::address;
@@ -11,7 +10,7 @@ use crate::tui::Options;
 pub use crate::tui::column::SortOrder;
 use crate::tui::column::{self, Column, Context, Id, SortKey};
 use crate::tui::cursor::{Cursor, Move};
-use crate::tui::data::Data;
+use crate::tui::data::{Data, is_of};
 pub use crate::tui::focus::{Focus, FocusCondition};
 use crate::tui::texts;
 use crate::tui::view::View;
@@ -118,7 +117,7 @@ impl Table {
         let links = texts::links(cx.model);
         let focused = |row: &Row| match self.focus.as_ref().map(|focus| &focus.on) {
             None => true,
-            Some(FocusCondition::Flows(flows)) => flows.iter().any(|flow| is(flow, row, cx.model)),
+            Some(FocusCondition::Flows(flows)) => flows.iter().any(|flow| is_of(row, flow, cx.model)),
             Some(FocusCondition::Hosts(src, dst)) => {
                 let key = &row.id.key;
                 address(key.family, key.src) == *src && address(key.family, key.dst) == *dst
@@ -235,17 +234,6 @@ impl<'a> Sorting<'a> {
         let wide = self.wide.into_iter().map(|(_, place)| place);
         wide.chain(self.narrow.into_iter().map(|(.., place)| place as usize)).collect()
     }
-}
-
-fn is(flow: &FlowId, row: &Row, model: &Model) -> bool {
-    let key = &row.id.key;
-    key.dest_qp == flow.dest_qp
-        && address(key.family, key.src) == flow.src
-        && address(key.family, key.dst) == flow.dst
-        && model
-            .links
-            .get(usize::from(key.link))
-            .is_some_and(|link| link.name == flow.link && link.direction == flow.direction)
 }
 
 /// `order`, which is one of rows of `before`, as far as those are still shown; what is new comes behind.
