@@ -21,7 +21,7 @@ mod pages;
 /// A module, and the modules that it imports. `cli` and the entry points may import all, and nothing imports them.
 const RULES: &[(&str, &[&str])] = &[
     ("util", &[]),
-    ("ethernet", &[]),
+    ("ethernet", &["util"]),
     ("host", &["ethernet", "util"]),
     ("entity", &["ethernet", "host", "util"]),
     ("metrics", &["entity", "ethernet", "util"]),

@@ -343,6 +343,7 @@ fn a_full_table() {
     snapshot("full_qps_end", &app);
     press(&mut app, &[Key::Char('/')]);
     type_text(&mut app, "rate > 3.3G !state loss");
+    app.settle();
     snapshot("full_filtered", &app);
 }
 
@@ -351,7 +352,10 @@ fn a_small_terminal_shows_a_card_with_the_verdict_and_three_problems() {
     for size in [(59, 15), (60, 14), (20, 3), (3, 1), (0, 0)] {
         let app = app(&World::sick(), size);
         let text = text(&app);
-        assert!(size.0 < 30 || text.starts_with(" ✖ NAK") && text.contains("60x15 shows more"), "{text}");
+        assert!(
+            size.0 < 30 || text.starts_with(" ✖ FATAL NAK") && text.contains("60x15 shows more"),
+            "{text}"
+        );
     }
     snapshot("card", &app(&World::sick(), (59, 10)));
     snapshot("card_healthy", &app(&World::healthy(), (40, 8)));

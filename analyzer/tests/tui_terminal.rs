@@ -67,7 +67,7 @@ impl Session {
             move || read(&terminal, &output, &closing)
         });
         let session = Self { child, terminal: Some(terminal), reader: Some(reader), closing, output, errors };
-        session.until("the end of the replay", 0, "ENDED");
+        session.until("the end of the replay", 0, "EOF");
         session
     }
 

@@ -100,7 +100,7 @@ fuzz_target!(init: seeds(made), |input: &[u8]| {
         observe(&mut stats, &frame, now);
     }
     let opcodes: u64 = stats.opcodes.iter().sum();
-    assert_eq!(stats.packets, opcodes + stats.cnp_packets + stats.rare.other_opcode_packets);
+    assert_eq!(stats.packets, opcodes + stats.cnps_of_roce() + stats.rare.other_opcode_packets);
     assert_eq!(stats.ecn().iter().sum::<u64>(), if frame.roce_version == 1 { 0 } else { 3 });
     assert_eq!((stats.first_ns, stats.last_ns), (2, 9));
 });

@@ -48,7 +48,7 @@ fn keys_write_files_and_reset_and_the_mouse_sorts() {
     let capture = captures::folder().join(LOSS);
     let arguments = format!("replay --speed max --screen qps --sort src {}", capture.display());
     let (terminal, folder) = start((120, 40), "LC_ALL=C.UTF-8", &arguments);
-    let screen = terminal.until("the end", |screen| screen.contains("ENDED")).unwrap();
+    let screen = terminal.until("the end", |screen| screen.contains("EOF")).unwrap();
     assert!(screen.contains("sort SOURCE ↑"), "--screen and --sort: {screen}");
     let said = |what: &'static str| move |screen: &str| screen.contains(what);
 
@@ -130,14 +130,14 @@ fn a_replay_goes_back_to_what_is_no_longer_kept() {
     fs::write(&capture, from_noon(1_800)).unwrap();
     let (terminal, _files) =
         start((100, 30), "LC_ALL=C.UTF-8", &format!("replay --speed max {}", capture.display()));
-    terminal.until("the end", |screen| screen.contains("ENDED") && screen.contains("12:29:5")).unwrap();
+    terminal.until("the end", |screen| screen.contains("EOF") && screen.contains("12:29:5")).unwrap();
     let title = |screen: &str| screen.lines().next().unwrap_or("").to_owned();
     terminal.press_until("g", "the prompt for a time", |screen| screen.contains("go to:")).unwrap();
     terminal.type_text("12:01:00").unwrap();
     let there = |screen: &str| title(screen).contains("12:01:00 ") && title(screen).contains("PAUSED");
     terminal.press_until("Enter", "the second minute, read again", there).unwrap();
     // From there on as before, at maximum speed.
-    terminal.press_until("Space", "the end again", |screen| title(screen).contains("ENDED")).unwrap();
+    terminal.press_until("Space", "the end again", |screen| title(screen).contains("EOF")).unwrap();
     // From the end it plays: one key, and the time goes on by itself.
     terminal.press(&["Space"]).unwrap();
     let goes = |screen: &str| clock(screen).is_some_and(|time| ("12:00:03".."12:20").contains(&time));
@@ -148,7 +148,7 @@ fn a_replay_goes_back_to_what_is_no_longer_kept() {
     // Input from a pipe cannot be read again.
     let (terminal, _files) =
         start((100, 30), "LC_ALL=C.UTF-8", &format!("replay - < <(cat {})", capture.display()));
-    terminal.until("the end", |screen| screen.contains("ENDED") && screen.contains("12:29:5")).unwrap();
+    terminal.until("the end", |screen| screen.contains("EOF") && screen.contains("12:29:5")).unwrap();
     terminal.press_until("g", "the prompt for a time", |screen| screen.contains("go to:")).unwrap();
     terminal.type_text("+60").unwrap();
     terminal
@@ -203,7 +203,7 @@ fn a_dump_opens_at_its_trigger() {
     quit(&terminal);
     // A chosen speed plays the whole.
     let (terminal, _files) = start((120, 40), "LC_ALL=C.UTF-8", &format!("replay --speed max {dump}"));
-    terminal.until("the end", |screen| screen.contains("ENDED") && screen.contains("12:01:5")).unwrap();
+    terminal.until("the end", |screen| screen.contains("EOF") && screen.contains("12:01:5")).unwrap();
     quit(&terminal);
 }
 
@@ -218,7 +218,7 @@ fn a_recording_has_time_travel_findings_and_events_in_the_terminal() {
         start((120, 40), "LC_ALL=C.UTF-8", &format!("replay {}", folder.path().display()));
     let said = |what: &'static str| move |screen: &str| screen.contains(what);
     // The figures of the capture: 5,200 packets, 97.2 % of them marked.
-    let screen = terminal.until("the end", said("ENDED")).unwrap();
+    let screen = terminal.until("the end", said("EOF")).unwrap();
     assert!(screen.contains("▲ CONGESTION") && screen.contains("CE-marked, 4 flows"), "{screen}");
     assert!(screen.contains("97.2 %") && screen.contains("in 5,200 packets"), "{screen}");
     let end = clock(&screen).unwrap().to_owned();
@@ -247,7 +247,7 @@ fn a_recording_has_time_travel_findings_and_events_in_the_terminal() {
     assert!(screen.contains("none: no rows of steps in the recording"), "{screen}");
 
     // Back in time, step by step, until the counts are of the first second.
-    let past = |screen: &str| screen.contains("ENDED −") && clock(screen).is_some_and(|time| time < &*end);
+    let past = |screen: &str| screen.contains("EOF −") && clock(screen).is_some_and(|time| time < &*end);
     terminal.press_until("8", "findings", said("FINDINGS ")).unwrap();
     let screen = terminal.press_until(",", "an earlier snapshot", past).unwrap();
     // Findings are kept of some times alone, of which depends on how fast the machine is: the screen says of which.
@@ -257,7 +257,7 @@ fn a_recording_has_time_travel_findings_and_events_in_the_terminal() {
     let (then, earlier) = (clock(&screen).unwrap().to_owned(), newest(&screen));
     assert!(earlier.len() == 4 && earlier.iter().all(|time| **time <= *then), "{then}: {screen}");
     assert!(earlier < events, "{earlier:?} {events:?}");
-    let back = |screen: &str| !screen.contains("ENDED −") && clock(screen) == Some(&*end);
+    let back = |screen: &str| !screen.contains("EOF −") && clock(screen) == Some(&*end);
     terminal.press_until(".", "the end again", back).unwrap();
     quit(&terminal);
 }
@@ -279,9 +279,9 @@ fn terminals_with_little_to_offer() {
         ("LC_ALL=C TERM=vt100 NO_COLOR=1", 0, true),
     ] {
         let (terminal, _files) = start((60, 15), environment, &arguments);
-        terminal.until("the end", |screen| screen.contains("ENDED")).unwrap();
+        terminal.until("the end", |screen| screen.contains("EOF")).unwrap();
         for key in ["2", "3", "4", "5", "6", "7", "8", "1"] {
-            terminal.press_until(key, "a screen", |screen| screen.contains("ENDED")).unwrap();
+            terminal.press_until(key, "a screen", |screen| screen.contains("EOF")).unwrap();
             let screen = terminal.screen().unwrap();
             assert!(!ascii || screen.is_ascii(), "{environment}, {key}: {screen}");
             assert!(screen.lines().all(|line| line.chars().count() <= 60), "{screen}");

@@ -300,7 +300,7 @@ fn what_is_pasted_and_the_smallest_size_are_survived() {
     let session = Session::open(100, 30);
     let terminal = &session.terminal;
     session.start(&format!("replay {}", captures::folder().join("b5_ops_full.h0.pcap").display()));
-    terminal.until("the end of the capture", |screen| screen.contains("ENDED")).unwrap();
+    terminal.until("the end of the capture", |screen| screen.contains("EOF")).unwrap();
     terminal.press_until("/", "a filter being typed", |screen| screen.contains("filter:")).unwrap();
     for _ in 0..25 {
         terminal.type_text(&"zażółć:>%!\u{1F600} [200~ 0x ".repeat(150)).unwrap();
@@ -309,7 +309,7 @@ fn what_is_pasted_and_the_smallest_size_are_survived() {
     terminal.resize(1, 1).unwrap();
     std::thread::sleep(Duration::from_millis(400));
     terminal.resize(100, 30).unwrap();
-    terminal.until("the view again", |screen| screen.contains("ENDED") && screen.contains("q quit")).unwrap();
+    terminal.until("the view again", |screen| screen.contains("EOF") && screen.contains("q quit")).unwrap();
     terminal.press(&["q"]).unwrap();
     session.is_restored("0");
 }
@@ -331,7 +331,7 @@ fn monkey(name: &str, length: Duration) {
     // A click on a label may write a file.
     terminal.command(&format!("cd {}", session.folder.path().display())).unwrap();
     session.start(&format!("replay --speed max {}", capture.display()));
-    terminal.until("the end of the capture", |screen| screen.contains("ENDED")).unwrap();
+    terminal.until("the end of the capture", |screen| screen.contains("EOF")).unwrap();
     let mut numbers = rocescope_common::random::Random::new(1);
     let mut random = |below: u16| numbers.below_u16(below);
     let end = Instant::now() + length;
@@ -352,7 +352,7 @@ fn monkey(name: &str, length: Duration) {
         if !ours {
             assert_eq!(terminal.status().unwrap(), "0", "after {done}: {}", screen());
             session.start(&format!("replay --speed max {}", capture.display()));
-            terminal.until("the end of the capture", |screen| screen.contains("ENDED")).unwrap();
+            terminal.until("the end of the capture", |screen| screen.contains("EOF")).unwrap();
         }
     }
     println!("{done} keys, clicks and sizes in {length:?}");
@@ -398,7 +398,7 @@ fn keys_come_from_the_terminal_when_the_capture_comes_from_a_pipe() {
     let terminal = &session.terminal;
     let (program, capture) = (binary::path().unwrap(), captures::folder().join("b5_ops_full.h0.pcap"));
     terminal.command(&format!("cat {} | {} replay -", capture.display(), program.display())).unwrap();
-    let ended = |screen: &str| screen.contains(" stdin") && screen.contains("ENDED");
+    let ended = |screen: &str| screen.contains(" stdin") && screen.contains("EOF");
     let screen = terminal.until("the end of the capture", ended).unwrap();
     assert!(screen.contains("10.0.0.1") && screen.contains("WORST PEERS"), "{screen}");
     terminal
@@ -406,7 +406,7 @@ fn keys_come_from_the_terminal_when_the_capture_comes_from_a_pipe() {
         .unwrap();
     terminal.press_until("?", "help", |screen| screen.contains("ECMP what-if: simulate")).unwrap();
     terminal.press_until("?", "no help", |screen| !screen.contains("half the uplinks")).unwrap();
-    terminal.press_until(",", "an earlier time", |screen| screen.contains("ENDED −")).unwrap();
+    terminal.press_until(",", "an earlier time", |screen| screen.contains("EOF −")).unwrap();
     terminal.press(&["q"]).unwrap();
     session.is_restored("0");
 }

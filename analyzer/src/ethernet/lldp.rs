@@ -6,6 +6,8 @@
 
 use serde::Serialize;
 
+use crate::util::layout::plain;
+
 /// Ethertype of LLDP.
 pub const ETHERTYPE: u16 = 0x88cc;
 
@@ -243,13 +245,9 @@ fn identifier(value: &[u8], mac: u8) -> Option<String> {
     text(rest)
 }
 
-/// A name from outside, without characters that command a terminal; `None` when empty.
+/// A name from outside, as it may be shown; `None` when empty.
 fn text(value: &[u8]) -> Option<String> {
-    let text: String = String::from_utf8_lossy(value)
-        .trim_matches('\0')
-        .chars()
-        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
-        .collect();
+    let text = plain(String::from_utf8_lossy(value).trim_matches('\0'));
     (!text.is_empty()).then_some(text)
 }
 

@@ -107,3 +107,16 @@ fn no_cut_or_changed_frame_makes_it_panic() {
     assert_eq!(Neighbour::parse(&whole[..80]).unwrap().pfc, None);
     assert_eq!(Neighbour::parse(&[0x81; 13]), None);
 }
+
+/// Marks of the writing direction are no control characters, and reorder what stands beside them all the same.
+#[test]
+fn a_name_neither_commands_a_terminal_nor_reorders_its_text() {
+    let port = tlv(TLV_PORT, &[[5].as_slice(), "swp\u{61c}1".as_bytes()].concat());
+    let chassis = tlv(TLV_CHASSIS, &[4, 2, 0, 0, 0, 0, 9]);
+    let named = frame(&[chassis, port, tlv(TLV_SYSTEM_NAME, "leaf\u{202e}1\u{9b}".as_bytes())]);
+    let found = Neighbour::parse(&named).unwrap();
+    assert_eq!(
+        (found.system.as_deref(), found.port.as_deref()),
+        (Some("leaf\u{fffd}1\u{fffd}"), Some("swp\u{fffd}1"))
+    );
+}

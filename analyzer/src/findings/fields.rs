@@ -224,6 +224,7 @@ fn impact(finding: &Finding) -> Option<String> {
     let what = match finding.id {
         _ if is_loss => " lost",
         ids::ECN_CONGESTION => " marked",
+        ids::ICRC_ERRORS => " with a wrong ICRC",
         _ => "",
     };
     let ratio = impact.packets_ratio.map(|ratio| units::ratio(Some(ratio)));

@@ -205,7 +205,8 @@ mod tests {
     }
 
     /// Constants that are numbers and no thresholds, with what they are.
-    const NO_THRESHOLDS: [(&str, &str); 13] = [
+    const NO_THRESHOLDS: [(&str, &str); 14] = [
+        ("ALIKE", "which of two directions gives the figures"),
         ("HEAVIEST", "how many are listed"),
         ("HOSTS_EACH", "how many are listed"),
         ("FLOWS", "how many are listed"),

@@ -46,7 +46,7 @@ problems! {
         "priority flow control stops the sender";
     Icrc: "ICRC", "ICRC ERRORS",
         "packets corrupted on the path (invalid ICRC)";
-    Refused: "NAK", "NAK",
+    Refused: "NAK", "FATAL NAK",
         "request refused: remote access, operational or invalid request error";
     Loss: "LOSS", "LOSS",
         "packets lost, or NAKed for a PSN sequence error";

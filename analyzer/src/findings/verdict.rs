@@ -136,7 +136,9 @@ impl<'a> Verdict<'a> {
         // What the capture misses may have been trouble.
         let is_incomplete = findings.iter().any(|one| one.id == INCOMPLETE);
         let may_stall = findings.iter().any(|one| one.subject.is_clock_unknown);
-        let may_lose = findings.iter().any(|one| one.subject.is_lost_or_reordered);
+        // What has ended leaves a doubt about the run alone, not about what is healthy now.
+        let in_doubt = |one: &&Finding| one.active || health == Health::Healthy;
+        let may_lose = findings.iter().filter(in_doubt).any(|one| one.subject.is_lost_or_reordered);
         let (now, active) = if recorded { ("at the end of the capture", "") } else { ("now", "active ") };
         let in_words =
             [(critical, "critical problem"), (warnings, "warning")].into_iter().filter(|(n, _)| *n > 0);

@@ -224,6 +224,7 @@ fn labels(app: &App) -> Vec<Label> {
                 at.checked_sub(1).and_then(|before| words.get(before)).is_some_and(|(from, word)| {
                     let adjoins = from + u16::try_from(word.chars().count()).unwrap() + 1 == words[at].0;
                     adjoins
+                        && word != "key"
                         && !word.ends_with([',', ';', '·', '─', '╭', '╰'])
                         && !words[at].1.starts_with('(')
                 });

@@ -149,3 +149,42 @@ fn f1_is_the_help_too() {
     assert_eq!("F12".parse(), Ok(Key::F(12)));
     assert!("F13".parse::<Key>().is_err() && "F".parse() == Ok(Key::Char('F')));
 }
+
+/// Letters of a filter appear before the rows of many flows are looked through; what acts on rows finds them filtered.
+#[test]
+fn many_rows_follow_the_key_that_filters_sorts_or_groups_them() {
+    let world = World::many(10_000);
+    let mut app = App::new(options());
+    app.on_resize(USUAL.0, USUAL.1);
+    for second in 1..=2 {
+        app.on_sample(Arc::new(world.at(second)));
+    }
+    let rows = |app: &App| app.screens.flows.order.len();
+    let all = rows(&app);
+    let filter = format!("qp{}", app.view.data.as_ref().unwrap().model.rows[0].id.key.dest_qp);
+    press(&mut app, &[Key::Char('2'), Key::Char('/')]);
+    type_text(&mut app, &filter);
+    assert!(text(&app).contains(&format!("filter: {filter}")), "{}", text(&app));
+    assert_eq!((app.rows_due(), rows(&app)), (true, all));
+    // The last letter has a filter of its own: Enter changes nothing about it, and the next key finds its rows.
+    press(&mut app, &[Key::Enter]);
+    assert_eq!((app.rows_due(), rows(&app)), (true, all));
+    press(&mut app, &[Key::Down]);
+    let few = rows(&app);
+    assert!(!app.rows_due() && few < all, "{few} of {all}");
+    // A sample brings them too.
+    press(&mut app, &[Key::Esc]);
+    assert_eq!((app.rows_due(), rows(&app)), (true, few));
+    app.on_sample(Arc::new(world.at(3)));
+    assert_eq!((app.rows_due(), rows(&app)), (false, all));
+    // The title of a column says at once what rows are sorted by, and the line of tabs what they are grouped by.
+    let before = app.screens.flows.order.clone();
+    press(&mut app, &[Key::Char('s')]);
+    assert!(app.rows_due() && app.screens.flows.order == before);
+    press(&mut app, &[Key::Char('o')]);
+    assert!(app.rows_due() && app.screens.flows.groups.is_empty());
+    app.on_resize(WIDE.0, WIDE.1);
+    assert!(text(&app).contains("by host pair"), "{}", text(&app));
+    app.settle();
+    assert!(!app.rows_due() && !app.screens.flows.groups.is_empty());
+}

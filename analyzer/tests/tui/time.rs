@@ -81,7 +81,7 @@ fn after_the_end_one_can_still_go_back() {
     assert_eq!(app.view.range, TimeRange::All);
     press(&mut app, &[Key::Char(','), Key::Char(',')]);
     assert_eq!(app.view.data.as_ref().unwrap().model.time_ns, world.at(18).time_ns);
-    assert!(text(&app).contains("ENDED −2.00 s"));
+    assert!(text(&app).contains("EOF −2.00 s"));
     press(&mut app, &[Key::Char(' ')]);
     assert_eq!((app.view.timeline.shown_ns, app.view.timeline.paused), (None, false));
 }

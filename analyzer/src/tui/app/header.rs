@@ -65,18 +65,15 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
     }
     left.push(" ", theme::PLAIN);
     if let Some(data) = &app.view.data {
-        let kind = match data.model.kind {
-            SourceKind::Live => "live ",
-            SourceKind::Replay => "replay ",
+        let names = data.model.inputs.iter();
+        let (kind, inputs): (_, Vec<String>) = match data.model.kind {
+            SourceKind::Live => ("live ", names.cloned().collect()),
+            // Names of files matter more than their folders.
+            SourceKind::Replay => ("replay ", names.map(|path| file_name(path)).collect()),
         };
         if at.title.width >= NARROW {
             left.push(kind, theme::DIM);
         }
-        let inputs: Vec<String> = match data.model.kind {
-            SourceKind::Live => data.model.inputs.clone(),
-            // Names of files matter more than their folders.
-            SourceKind::Replay => data.model.inputs.iter().map(|path| file_name(path)).collect(),
-        };
         let only = if app.view.options.source_filtered { " filtered" } else { "" };
         let (all, room) = (room, room.saturating_sub(left.width + only.len()));
         // The kind of a file says less than its name.
@@ -185,9 +182,11 @@ fn phase(app: &App) -> (String, ratatui::style::Style) {
     if let Some(to) = app.view.timeline.seek_ns {
         return (format!("▶ to {}", app.view.data_end(None).clock(to)), theme::badge(Level::Warning));
     }
+    // Problems end as well.
+    let end = if app.view.kind() == Some(SourceKind::Replay) { "EOF" } else { "ENDED" };
     match (&app.view.timeline.end, app.view.timeline.paused) {
         (Some(End::Failed(_)), _) => (format!("FAILED{past}"), theme::badge(Level::Critical)),
-        (Some(End::Done), _) => (format!("ENDED{past}"), theme::SELECTED),
+        (Some(End::Done), _) => (format!("{end}{past}"), theme::SELECTED),
         (None, true) => (format!("PAUSED{past}"), theme::badge(Level::Warning)),
         (None, false) => match app.view.timeline.speed {
             Some(speed) if speed.is_infinite() => ("▶ max".into(), theme::BOLD),

@@ -35,6 +35,10 @@ impl App {
     pub fn on_key(&mut self, key: Key) -> Action {
         self.view.messages.clear();
         self.screens.forget_lines();
+        // Letters of a filter need no rows; other keys act on those that it lets through.
+        if self.prompt.is_none() {
+            self.arrange_due();
+        }
         if self.prompt.is_some() && key != Key::Ctrl('c') {
             return self.type_key(key);
         }
@@ -144,6 +148,7 @@ impl App {
         match effect {
             Effect::None => {}
             Effect::Arrange => self.arrange(false),
+            Effect::Sort => self.arrange_soon(),
             Effect::Analyse => return Action::Analyse,
             Effect::Values => self.recompute(true),
             Effect::Detail(id) => {
@@ -243,10 +248,13 @@ impl App {
     }
 
     fn set_filter(&mut self, text: &str) -> Action {
-        self.view.filter.set(text);
-        // Its places were those of another list.
-        self.screens.events.cursor = Cursor::default();
-        self.arrange(false);
+        // Enter applies what was typed, and what the rows are arranged by already.
+        if text != self.view.filter.text {
+            self.view.filter.set(text);
+            // Its places were those of another list.
+            self.screens.events.cursor = Cursor::default();
+            self.arrange_soon();
+        }
         Action::Draw
     }
 

@@ -101,6 +101,8 @@ pub struct App {
     pub prompt: Option<Prompt>,
     /// Time of the latest earlier sample that was to be analysed.
     asked_ns: Option<u64>,
+    /// True if the filter or the order has changed since rows were arranged.
+    rows_due: bool,
 }
 
 impl App {
@@ -113,6 +115,7 @@ impl App {
             overlay: Overlay::None,
             prompt: None,
             asked_ns: None,
+            rows_due: false,
         }
     }
 

@@ -43,6 +43,7 @@ impl App {
         };
         self.view.messages.clear();
         self.screens.forget_lines();
+        self.arrange_due();
         match (mouse, named) {
             (Mouse::WheelUp, _) => self.wheel(Move::Up),
             (Mouse::WheelDown, _) => self.wheel(Move::Down),

@@ -86,11 +86,12 @@ impl App {
         }
     }
 
-    /// Makes the values that are wanted; for callers without a thread for it.
+    /// Makes the values that are wanted, and puts rows in the order that is; for callers without a loop.
     pub fn settle(&mut self) {
         while let Some(wanted) = self.wanted() {
             self.on_values(wanted.make());
         }
+        self.arrange_due();
     }
 
     fn show(&mut self, data: Data, keep: bool) {
@@ -131,8 +132,30 @@ impl App {
         self.arrange_at(None, keeps);
     }
 
-    /// The same; `before` has the rows that the order of the table refers to, where the data has changed since.
+    /// The same for another filter or order: many rows are due at [`arrange_due`](Self::arrange_due).
+    pub(in crate::tui) fn arrange_soon(&mut self) {
+        match &self.view.data {
+            Some(data) if !data.at_once() => self.rows_due = true,
+            _ => self.arrange(false),
+        }
+    }
+
+    /// True if filter or order have changed, and rows are still those of before: a key is answered by a picture first.
+    pub const fn rows_due(&self) -> bool {
+        self.rows_due
+    }
+
+    /// Sorts and filters where that is due.
+    pub fn arrange_due(&mut self) {
+        if self.rows_due {
+            self.arrange(false);
+        }
+    }
+
+    /// Sorts and filters; `before` has the rows that the order of the table refers to, where the data has changed
+    /// since.
     fn arrange_at(&mut self, before: Option<&[Row]>, keeps: bool) {
+        let keeps = !std::mem::take(&mut self.rows_due) && keeps;
         let Some(data) = &self.view.data else { return };
         let keep = keeps.then(|| before.unwrap_or(&data.model.rows));
         self.view.selected = self.screens.flows.arrange(&self.view, data, keep);

@@ -126,9 +126,10 @@ fn right_of_tabs(app: &App, room: usize) -> Spans {
     let order = order(app);
     let mut forms: Vec<String> = order.iter().map(|form| format!("{form} ")).collect();
     forms.extend(order.last().cloned());
-    if app.screens.flows.group != Group::None {
+    let group = app.screens.flows.chosen_group();
+    if group != Group::None {
         // The title of the first column says it as well.
-        let by = app.screens.flows.group.title();
+        let by = group.title();
         forms.insert(0, format!("by {by}  {} ", order.first().map_or("", String::as_str)));
     }
     let gap = if all.width > 0 { "  " } else { "" };

@@ -32,6 +32,8 @@ const APART: Duration = Duration::from_millis(100);
 const CALM: Duration = Duration::from_secs(1);
 /// Enough for the terminal library to look once; its waiting spins.
 const LOOK: Duration = Duration::from_micros(100);
+/// Time in which the signal comes that says why a terminal is gone, on a machine that is busy.
+const SIGNAL_WITHIN: Duration = Duration::from_secs(2);
 /// Keys taken before the screen is drawn again, when many wait: as many as the terminal library reads at once.
 const KEYS_PER_PICTURE: usize = 1024;
 
@@ -48,7 +50,7 @@ pub struct Closed {
 /// Shows the samples of `feed` until the user quits or a signal ends the run. Then the source is ordered to stop; the
 /// caller waits for it, and should keep nothing else of the feed.
 pub fn run(feed: Feed, options: Options) -> Closed {
-    memory::give_back(memory::LARGE);
+    memory::give_back_of_view();
     let mut analysis = None;
     let result = with_signals(|stopped| {
         let mut guard = Guard::new(options.mouse)?;
@@ -100,7 +102,11 @@ fn show(
     session.send(Command::Stop);
     session.background.finish_files();
     *analysis = session.app.view.analysis.as_deref().map(Arc::clone);
-    // After a signal it does not matter that the terminal is gone as well.
+    // After a signal it does not matter that the terminal is gone as well. The signal may come after the error.
+    let failed = Instant::now();
+    while result.is_err() && !stopped.load(Ordering::SeqCst) && failed.elapsed() < SIGNAL_WITHIN {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     if !stopped.load(Ordering::SeqCst) {
         result?;
     }
@@ -140,6 +146,11 @@ impl Session {
             if dirty && !(updated && waiter.has_key()) {
                 guard.draw(|frame| draw(frame, &mut self.app))?;
                 (dirty, self.events, drawn) = (false, false, Instant::now());
+            }
+            // Behind the picture that answers a key, unless another waits for one.
+            if self.app.rows_due() && !waiter.has_key() {
+                self.app.arrange_due();
+                guard.draw(|frame| draw(frame, &mut self.app))?;
             }
             // Keys are answered at once; updates of the source are drawn a few times a second at most.
             let left = TICK.saturating_sub(looked.elapsed());

@@ -126,8 +126,6 @@ impl Waiter {
             while self.signals.read(&mut [0; 64]).is_ok_and(|n| n > 0) {}
         }
         if tty.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
-            // The signal that comes with it is on its way.
-            std::thread::sleep(Duration::from_millis(20));
             return Ok(WakeReason::HungUp);
         }
         Ok(if tty.is_empty() { WakeReason::Other } else { WakeReason::Keys })

@@ -29,6 +29,8 @@ pub(in crate::tui) enum Effect {
     None,
     /// The table is sorted and filtered again.
     Arrange,
+    /// The same rows are to be in another order, or in other groups.
+    Sort,
     /// The newest sample is analysed again.
     Analyse,
     /// The values are made again.

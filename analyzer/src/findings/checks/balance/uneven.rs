@@ -85,8 +85,17 @@ impl Uneven {
         self
     }
 
+    /// True if its figures stand for both directions of a problem: those of the direction with more imbalance, and of
+    /// two that are alike those of ingress, so that they do not alternate while a run goes on.
+    fn leads(&self, other: &Self) -> bool {
+        /// Difference up to which two ratios are alike, relative to the greater one.
+        const ALIKE: f64 = 0.1;
+        let alike = (self.ratio - other.ratio).abs() <= ALIKE * self.ratio.max(other.ratio);
+        if alike { self.direction == Some(Direction::Ingress) } else { self.ratio > other.ratio }
+    }
+
     /// Adds it to the others. If the same link is the busiest in both directions, that is one problem: the finding
-    /// has the figures of the direction with more imbalance, and the time of both.
+    /// has the figures of the direction that [leads](Self::leads), and the time of both.
     pub(super) fn join(self, all: &mut Vec<(Self, Option<Self>)>) {
         let is_other_way = |known: &Self| {
             let ways = known.direction.zip(self.direction);
@@ -94,7 +103,7 @@ impl Uneven {
         };
         let other = all.iter_mut().find(|(known, other)| other.is_none() && is_other_way(known));
         match other {
-            Some(both) if both.0.ratio >= self.ratio => both.1 = Some(self),
+            Some(both) if both.0.leads(&self) => both.1 = Some(self),
             Some(both) => both.1 = Some(std::mem::replace(&mut both.0, self)),
             None => all.push((self, None)),
         }
@@ -151,6 +160,7 @@ impl Uneven {
             names,
             busiest,
             direction,
+            ratio,
             diagnosis,
             more,
             mut episodes,
@@ -165,7 +175,8 @@ impl Uneven {
         if let Some(other) = other {
             (place.direction, way) = (None, " (in and out)".to_owned());
             settled &= other.has_ended(input);
-            raise = raise.worse_direction(direction).evidence("other_max_over_mean", other.ratio);
+            let worse = if other.ratio > ratio { other.direction } else { direction };
+            raise = raise.worse_direction(worse).evidence("other_max_over_mean", other.ratio);
             if let (Some(own), Some(other)) = (episodes.last_mut(), other.episodes.last()) {
                 own.first_ns = own.first_ns.min(other.first_ns);
                 own.last_ns = own.last_ns.max(other.last_ns);

@@ -27,7 +27,9 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, im
         (String::new(), "")
     };
     let hinted = width.saturating_sub(key.chars().count() + hint.len() + 3);
-    let Impact { time, parts, who } = impact;
+    let Impact { time, parts, who, unknown } = impact;
+    let unknown = Some(unknown.to_owned()).filter(|unknown| !unknown.is_empty());
+    let mut unknown: Vec<String> = unknown.into_iter().collect();
     let mut spans = part("   ", theme::PLAIN);
     let mut last = at.metrics;
     if at.cost.is_empty() {
@@ -46,11 +48,15 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, im
         let shown = first.filter(|form| letters(form) <= here);
         let others = if shown.is_some() { parts } else { fill(&mut spans, parts, width - 1) };
         fill(&mut spans, shown.cloned().into_iter().collect(), width - 1);
+        if shown.is_some() {
+            unknown = fill(&mut spans, unknown, width - 1);
+        }
         line(buffer, at.metrics, 0, &spans.into_line());
         (spans, last) = (part("   ", theme::PLAIN), at.cost);
         let who = first.filter(|_| shown.is_none()).cloned();
         fill(&mut spans, who.into_iter().chain(others).collect(), hinted);
     }
+    fill(&mut spans, unknown, hinted);
     if let Some(seen) = coverage(app, false)
         && spans.width + seen.width + 6 <= hinted
     {

@@ -90,7 +90,9 @@ fn words(row: &[&str], area: Range<usize>, x: usize) -> Vec<Word> {
 fn keys_at(words: &[Word], at: usize, keys: bool, names: &Names<'_>) -> Option<Range<usize>> {
     let first = words.get(at)?;
     let aside = first.text.starts_with('(') && first.text.chars().count() > 1;
-    let begins = aside || at.checked_sub(1).and_then(|before| words.get(before)).is_none_or(Word::ends_label);
+    // `key 7 opens`: the number alone would be one of things.
+    let begins_behind = |word: &Word| word.ends_label() || word.text == "key";
+    let begins = aside || at.checked_sub(1).and_then(|before| words.get(before)).is_none_or(begins_behind);
     let last = |word: &Word| word.text.chars().count() > 1 && word.text.ends_with([':', ')']);
     let mut end = at;
     while let Some(word) = words.get(end).filter(|word| (names.is_key)(word.name())) {
@@ -159,6 +161,7 @@ mod tests {
         assert_eq!([label(last, "of 9", true), label(last, "  f", true)], [None, None]);
         is(label("─ SIGNALS ── 10 min · + - zoom · Left Right cursor ─", "- zoom", false).as_deref(), "-");
         is(label("─ SIGNALS ── 10 min · + - zoom · Left Right cursor ─", "zoom", false).as_deref(), "+");
+        is(label("╭ EVENTS newest first ──── key 7 opens ─╮", "opens", false).as_deref(), "7");
         is(label(" , . step  Up Down select ", "step", true).as_deref(), ",");
         is(label(" , . step  Up Down select ", ". step", true).as_deref(), ".");
         is(label(" , . step  Up Down select ", "select", true).as_deref(), "Down");

@@ -40,12 +40,12 @@ impl Table {
     /// Sorts by a column in its natural direction.
     fn sort_by(&mut self, id: Id) -> Effect {
         self.sort = SortOrder::by(id);
-        Effect::Arrange
+        Effect::Sort
     }
 
     fn reverse(&mut self) -> Effect {
         self.sort.descending = !self.sort.descending;
-        Effect::Arrange
+        Effect::Sort
     }
 
     /// Sorts by the next visible column, or the one before.
@@ -65,10 +65,10 @@ impl Table {
         if group == Group::Process && !view.has().owners {
             view.messages.say("process unknown for all queue pairs");
         }
-        (self.group, self.grouped) = (group, true);
+        (self.next_group, self.grouped) = (Some(group), true);
         view.selected = None;
         self.cursor = Cursor::default();
-        Effect::Arrange
+        Effect::Sort
     }
 
     /// Drops the choice of what something is about and of what is marked; false where there was none.

@@ -29,6 +29,8 @@ pub struct Table {
     pub own_columns: Vec<Id>,
     /// Property that queue pairs in one row share.
     pub group: Group,
+    /// The one that rows are to be grouped by, once they are arranged again.
+    pub(in crate::tui) next_group: Option<Group>,
     /// Rows: places in the model's rows, or in `groups` when queue pairs are grouped.
     pub order: Vec<usize>,
     /// Groups, when queue pairs are grouped.
@@ -52,6 +54,11 @@ impl Table {
         Self { sort, own_columns: columns.clone(), columns, ..Self::default() }
     }
 
+    /// The property that rows are grouped by, or will be once they are arranged again.
+    pub(in crate::tui) fn chosen_group(&self) -> Group {
+        self.next_group.unwrap_or(self.group)
+    }
+
     /// True if rows keep their places: while the user looks at one.
     pub(in crate::tui) fn keeps_places(&self, view: &View) -> bool {
         view.selected.is_some() && !self.follow && self.group == Group::None
@@ -73,9 +80,9 @@ impl Table {
         keep: Option<&[Row]>,
     ) -> Option<Identity> {
         let cx = data.context();
-        if !self.grouped {
-            self.group = Group::automatic(cx.model.dedup.taps > 1);
-        }
+        let chosen = self.chosen_group();
+        self.group = if self.grouped { chosen } else { Group::automatic(cx.model.dedup.taps > 1) };
+        self.next_group = None;
         let rows = &cx.model.rows;
         let shown = self.shown(view, cx);
         if self.group == Group::None {

@@ -408,7 +408,7 @@ impl Page for OverviewScreen {
 /// The key that shows a screen, with what it does; empty where no key does.
 fn opens(view: &View, screen: Screen) -> String {
     let key = view.options.keys.first(Input::Screen(screen as usize));
-    if key.is_empty() { key } else { format!("{key} opens") }
+    if key.is_empty() { key } else { format!("key {key} opens") }
 }
 
 impl OverviewScreen {

@@ -576,6 +576,8 @@ pub(in crate::tui) struct Impact {
     pub(in crate::tui) parts: Vec<String>,
     /// Its ends, the longest form first; empty where the sentence says as much.
     pub(in crate::tui) who: Vec<String>,
+    /// That the process of neither end is known, for where there is room.
+    pub(in crate::tui) unknown: &'static str,
 }
 
 /// Time of the worst problem, its cost and place, and its ends, for the lines below the verdict.
@@ -586,11 +588,12 @@ pub(in crate::tui) fn impact(view: &View) -> Option<Impact> {
     let end = end(view, &concluded);
     let time = TimeText::of(worst, end);
     let bare = |part: &Part| part.is_place && !part.text.contains(' ');
-    let parts = parts(worst, end).into_iter();
-    let parts: Vec<String> =
-        parts.map(|part| if bare(&part) { format!("at {}", part.text) } else { part.text }).collect();
+    let worded = |part: Part| if bare(&part) { format!("at {}", part.text) } else { part.text };
+    let parts: Vec<String> = parts(worst, end).into_iter().map(worded).collect();
     let who = ends::forms(worst, view);
-    (time.is_known() || !parts.is_empty() || !who.is_empty()).then_some(Impact { time, parts, who })
+    let owned = who.is_empty() || view.analysis.as_ref().is_none_or(|analysis| analysis.owned);
+    let unknown = if owned { "" } else { "process unknown" };
+    (time.is_known() || !parts.is_empty() || !who.is_empty()).then_some(Impact { time, parts, who, unknown })
 }
 
 #[cfg(test)]
