@@ -124,7 +124,7 @@ fn watched(program: &Path, captures: &[PathBuf], rounds: usize) -> Result<()> {
         without.push(child::time(&mut command)?.cpu);
         let before = child::children();
         let mut session = Session::start(program, &arguments)?;
-        ensure!(session.writes("ENDED", LONGEST)?, "the replay does not end");
+        ensure!(session.writes("EOF", LONGEST)?, "the replay does not end");
         // The last frame and the last analysis.
         session.drain(Duration::from_millis(700))?;
         drop(session);
