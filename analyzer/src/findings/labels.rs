@@ -205,8 +205,7 @@ mod tests {
     }
 
     /// Constants that are numbers and no thresholds, with what they are.
-    const NO_THRESHOLDS: [(&str, &str); 14] = [
-        ("ALIKE", "which of two directions gives the figures"),
+    const NO_THRESHOLDS: [(&str, &str); 13] = [
         ("HEAVIEST", "how many are listed"),
         ("HOSTS_EACH", "how many are listed"),
         ("FLOWS", "how many are listed"),

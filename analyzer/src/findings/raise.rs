@@ -14,6 +14,11 @@ definitions! {
         "Flows that share a fault differ by a few percent by chance";
 }
 
+/// True if the figures of which these are the least and the most differ no more than by chance.
+pub(super) fn are_alike(least: f64, most: f64) -> bool {
+    least >= ALIKE * most
+}
+
 /// Maximum number of flows listed in a finding; their total is in the evidence as `flows`.
 pub(super) const MAX_FLOWS: usize = 16;
 
@@ -128,7 +133,7 @@ impl Raise {
         for figure in figures {
             (count, least, most) = (count + 1, least.min(figure), most.max(figure));
         }
-        self.finding.subject.is_alike = count > 1 && least >= ALIKE * most;
+        self.finding.subject.is_alike = count > 1 && are_alike(least, most);
         self
     }
 

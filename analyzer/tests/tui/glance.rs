@@ -252,7 +252,8 @@ fn the_title_names_the_host_where_there_is_room() {
     };
     // Its own name has room on wider ones.
     assert!(title(USUAL).contains("▲ DROP  live eth0, eth1 "), "{}", title(USUAL));
-    assert!(title((130, 40)).contains("  rocescope  live eth0, eth1 · gpu-node-17 "), "{}", title(WIDE));
+    let wider = title((130, 40));
+    assert!(wider.contains("  rocescope  live eth0, eth1 · gpu-node-17 "), "{wider}");
     assert!(!title(SMALL).contains("gpu-node"), "{}", title(SMALL));
 }
 

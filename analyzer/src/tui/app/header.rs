@@ -65,11 +65,11 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
     }
     left.push(" ", theme::PLAIN);
     if let Some(data) = &app.view.data {
-        let names = data.model.inputs.iter();
+        let paths = data.model.inputs.iter();
         let (kind, inputs): (_, Vec<String>) = match data.model.kind {
-            SourceKind::Live => ("live ", names.cloned().collect()),
+            SourceKind::Live => ("live ", paths.cloned().collect()),
             // Names of files matter more than their folders.
-            SourceKind::Replay => ("replay ", names.map(|path| file_name(path)).collect()),
+            SourceKind::Replay => ("replay ", paths.map(|path| file_name(path)).collect()),
         };
         if at.title.width >= NARROW {
             left.push(kind, theme::DIM);

@@ -147,8 +147,7 @@ impl App {
     pub(in crate::tui) fn apply(&mut self, effect: Effect) -> Action {
         match effect {
             Effect::None => {}
-            Effect::Arrange => self.arrange(false),
-            Effect::Sort => self.arrange_soon(),
+            Effect::Arrange => self.arrange_soon(),
             Effect::Analyse => return Action::Analyse,
             Effect::Values => self.recompute(true),
             Effect::Detail(id) => {

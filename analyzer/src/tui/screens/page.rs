@@ -27,10 +27,8 @@ pub(in crate::tui) type Hints = (&'static [Hint], &'static [Hint]);
 pub(in crate::tui) enum Effect {
     /// Nothing changes beside the screen.
     None,
-    /// The table is sorted and filtered again.
+    /// The table is sorted, filtered and grouped again.
     Arrange,
-    /// The same rows are to be in another order, or in other groups.
-    Sort,
     /// The newest sample is analysed again.
     Analyse,
     /// The values are made again.

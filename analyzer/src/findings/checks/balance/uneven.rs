@@ -8,6 +8,7 @@ use crate::analysis::{Flow, direction_name};
 use crate::findings::dedup;
 use crate::findings::order::OVER_NS;
 use crate::findings::period::Period;
+use crate::findings::raise::are_alike;
 use crate::findings::title::{hosts, short, title};
 use crate::findings::{ByHand, Commands, End, Episode, Finding, Input, Place, Raise, Severity};
 use crate::sample::{Address, Direction};
@@ -88,10 +89,11 @@ impl Uneven {
     /// True if its figures stand for both directions of a problem: those of the direction with more imbalance, and of
     /// two that are alike those of ingress, so that they do not alternate while a run goes on.
     fn leads(&self, other: &Self) -> bool {
-        /// Difference up to which two ratios are alike, relative to the greater one.
-        const ALIKE: f64 = 0.1;
-        let alike = (self.ratio - other.ratio).abs() <= ALIKE * self.ratio.max(other.ratio);
-        if alike { self.direction == Some(Direction::Ingress) } else { self.ratio > other.ratio }
+        if are_alike(self.ratio.min(other.ratio), self.ratio.max(other.ratio)) {
+            self.direction == Some(Direction::Ingress)
+        } else {
+            self.ratio > other.ratio
+        }
     }
 
     /// Adds it to the others. If the same link is the busiest in both directions, that is one problem: the finding

@@ -27,9 +27,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, im
         (String::new(), "")
     };
     let hinted = width.saturating_sub(key.chars().count() + hint.len() + 3);
-    let Impact { time, parts, who, unknown } = impact;
-    let unknown = Some(unknown.to_owned()).filter(|unknown| !unknown.is_empty());
-    let mut unknown: Vec<String> = unknown.into_iter().collect();
+    let Impact { time, parts, who, mut unknown } = impact;
     let mut spans = part("   ", theme::PLAIN);
     let mut last = at.metrics;
     if at.cost.is_empty() {

@@ -40,12 +40,12 @@ impl Table {
     /// Sorts by a column in its natural direction.
     fn sort_by(&mut self, id: Id) -> Effect {
         self.sort = SortOrder::by(id);
-        Effect::Sort
+        Effect::Arrange
     }
 
     fn reverse(&mut self) -> Effect {
         self.sort.descending = !self.sort.descending;
-        Effect::Sort
+        Effect::Arrange
     }
 
     /// Sorts by the next visible column, or the one before.
@@ -68,7 +68,7 @@ impl Table {
         (self.next_group, self.grouped) = (Some(group), true);
         view.selected = None;
         self.cursor = Cursor::default();
-        Effect::Sort
+        Effect::Arrange
     }
 
     /// Drops the choice of what something is about and of what is marked; false where there was none.
@@ -192,8 +192,7 @@ impl Page for Table {
             Input::Columns => Effect::Overlay(Overlay::Columns(0)),
             Input::ColumnSet => {
                 // Sums have columns of their own.
-                self.group = Group::None;
-                self.grouped = true;
+                (self.next_group, self.grouped) = (Some(Group::None), true);
                 self.next_columns(view);
                 Effect::Arrange
             }

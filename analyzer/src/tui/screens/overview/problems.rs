@@ -576,8 +576,8 @@ pub(in crate::tui) struct Impact {
     pub(in crate::tui) parts: Vec<String>,
     /// Its ends, the longest form first; empty where the sentence says as much.
     pub(in crate::tui) who: Vec<String>,
-    /// That the process of neither end is known, for where there is room.
-    pub(in crate::tui) unknown: &'static str,
+    /// That the process of neither end is known, if so, for where there is room.
+    pub(in crate::tui) unknown: Vec<String>,
 }
 
 /// Time of the worst problem, its cost and place, and its ends, for the lines below the verdict.
@@ -592,7 +592,7 @@ pub(in crate::tui) fn impact(view: &View) -> Option<Impact> {
     let parts: Vec<String> = parts(worst, end).into_iter().map(worded).collect();
     let who = ends::forms(worst, view);
     let owned = who.is_empty() || view.analysis.as_ref().is_none_or(|analysis| analysis.owned);
-    let unknown = if owned { "" } else { "process unknown" };
+    let unknown = if owned { Vec::new() } else { vec!["process unknown".to_owned()] };
     (time.is_known() || !parts.is_empty() || !who.is_empty()).then_some(Impact { time, parts, who, unknown })
 }
 
