@@ -4,6 +4,7 @@
 //! Layout as in `include/rdma/ibta_vol1_c12.h` of Linux: BTH (12 bytes), DETH (8), MAD header (24),
 //! message.
 
+use super::bth;
 use super::bytes::Bytes;
 use super::opcode::Op;
 
@@ -95,7 +96,6 @@ pub struct Req {
     pub timeout: u8,
 }
 
-const BTH_AND_DETH: usize = 20;
 const MAD_LEN: usize = 24;
 const CLASS_CM: u8 = 0x07;
 const ATTRIBUTE_REQ: u16 = 0x0010;
@@ -111,10 +111,11 @@ const ATTRIBUTE_SIDR_REP: u16 = 0x0018;
 /// Reads the message behind the BTH at `bth_offset`. `None` for other or truncated messages.
 pub fn read(bytes: &impl Bytes, bth_offset: usize) -> Option<Message> {
     let [opcode] = bytes.get::<1>(bth_offset)?;
-    if !Op::of(opcode).has(Op::DETH) {
+    let op = Op::of(opcode);
+    if !op.has(Op::DETH) {
         return None;
     }
-    let mad = bth_offset + BTH_AND_DETH;
+    let mad = bth_offset.checked_add(bth::LEN + op.ext_len() as usize)?;
     let [_, class] = bytes.get::<2>(mad)?;
     if class != CLASS_CM {
         return None;

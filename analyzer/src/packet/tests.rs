@@ -85,6 +85,28 @@ fn the_extended_headers_follow_the_opcode() {
     assert_eq!(value(&bytes, 86, 46, "ImmDt", "immediate"), "0x05060708");
 }
 
+/// A DREQ is behind all extended headers, of whichever opcode with a DETH.
+#[test]
+fn connection_management_follows_the_extended_headers() {
+    let mut mad = vec![1, 0x07, 2, 3];
+    mad.resize(16, 0);
+    mad.extend([0, 0x15]);
+    mad.resize(24, 0);
+    mad.extend([0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 17, 0]);
+    for (opcode, extended) in [(0x64, 8), (0x65, 12)] {
+        let mut bytes = write_first();
+        bytes[46] = opcode;
+        bytes.truncate(58);
+        bytes.resize(58 + extended, 0);
+        bytes.extend(&mad);
+        assert_eq!(value(&bytes, 178, 46, "CM", "remote QP"), "17");
+        let fields = decode(&bytes, 178, 46).headers.into_iter().flat_map(|header| header.fields);
+        assert!(fields.into_iter().all(|field| field.offset + field.len <= bytes.len()));
+        bytes.pop();
+        assert!(!decode(&bytes, 178, 46).headers.iter().any(|header| header.name.starts_with("CM")));
+    }
+}
+
 #[test]
 fn any_bytes_are_survived_and_what_is_cut_is_left_out() {
     let whole = write_first();

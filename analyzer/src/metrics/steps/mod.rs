@@ -184,6 +184,9 @@ fn port_of(ports: &[u16], link: u16) -> u16 {
     ports.get(usize::from(link)).copied().unwrap_or(link)
 }
 
+/// More bytes than a flowlet has: with them, sums of what a damaged stream claims stay within 64 bits.
+const MOST_BYTES: u64 = 1 << 44;
+
 /// The steps of all traffic.
 ///
 /// `ports` says for each link which link is the first one of the same port: those of the two directions of an
@@ -198,7 +201,8 @@ pub fn steps(traffic: &Traffic, ports: &[u16]) -> Result<Steps, NoJob> {
         if let Some(pair) = traffic.pairs.get(record.pair as usize)
             && record.end_ns > 0
         {
-            by_link.entry(port_of(ports, pair.link)).or_default().push(*record);
+            let record = Record { fresh_bytes: record.fresh_bytes.min(MOST_BYTES), ..*record };
+            by_link.entry(port_of(ports, pair.link)).or_default().push(record);
         }
     }
     let mut order: Vec<(u64, u16)> =

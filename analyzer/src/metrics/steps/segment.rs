@@ -91,7 +91,7 @@ pub fn atoms(flowlets: &[Record]) -> Vec<Block> {
             Some(block) if flowlet.start_ns.saturating_sub(block.end_ns) <= FLOWLET_GAP_NS => {
                 block.end_ns = block.end_ns.max(flowlet.end_ns);
                 block.bytes += flowlet.fresh_bytes;
-                block.mark += mark(flowlet);
+                block.mark = block.mark.saturating_add(mark(flowlet));
                 block.flowlets.end = at + 1;
             }
             _ => blocks.push(Block {
@@ -114,7 +114,7 @@ fn merged(atoms: &[Block], silence_ns: u64) -> Vec<Block> {
             Some(block) if atom.start_ns.saturating_sub(block.end_ns) <= silence_ns => {
                 block.end_ns = block.end_ns.max(atom.end_ns);
                 block.bytes += atom.bytes;
-                block.mark += atom.mark;
+                block.mark = block.mark.saturating_add(atom.mark);
                 block.flowlets.end = atom.flowlets.end;
             }
             _ => blocks.push(atom.clone()),
