@@ -8,7 +8,14 @@ use std::cmp::Reverse;
 use super::Input;
 use super::index::FlowSet;
 use crate::analysis::Flow;
+use crate::util::definition::definitions;
 use crate::util::map::Map;
+
+definitions! {
+    NEAR: f64 = 0.8,
+        "Minimum count of a flow over the highest, for the two to be in the order of their addresses",
+        "Flows that share a fault take turns in having the highest count, and a view that follows them cannot be read";
+}
 
 /// A direction of a queue pair, on whatever link.
 pub(super) use super::index::Name;
@@ -17,7 +24,17 @@ pub(super) const fn name(flow: &Flow) -> Name {
     (flow.src, flow.dst, flow.dest_qp)
 }
 
-/// Flows with a non-zero count, highest first; a flow on several links appears once, from the link that saw most of
+/// Puts flows in order: the highest count first, but those near it in the order of their names.
+pub(super) fn worst_first<T>(all: &mut [T], count: impl Fn(&T) -> u64, flow: impl Fn(&T) -> &Flow) {
+    let most = all.iter().map(&count).max().unwrap_or(0);
+    let key = |one: &T| match count(one) {
+        n if n as f64 >= NEAR * most as f64 => Reverse(u64::MAX),
+        n => Reverse(n),
+    };
+    all.sort_by_key(|one| (key(one), name(flow(one))));
+}
+
+/// Flows with a non-zero count, in the order of [`worst_first`]; a flow on several links appears once, from the link that saw most of
 /// it.
 pub(super) fn deduplicated<'a>(
     flows: impl IntoIterator<Item = &'a Flow>,
@@ -34,7 +51,7 @@ pub(super) fn deduplicated<'a>(
         }
         same
     });
-    counted.sort_by_key(|(_, n)| Reverse(*n));
+    worst_first(&mut counted, |(_, n)| *n, |(flow, _)| flow);
     counted
 }
 
@@ -105,4 +122,27 @@ pub(super) fn deduplicated_links<T>(input: &Input<'_>, mut seen: Vec<LinkShare<T
     }
     kept.sort_by_key(|one| one.link);
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::{Options, fixtures};
+
+    /// With every sample another flow has lost most, but not much more than the others.
+    #[test]
+    fn flows_near_the_worst_stay_in_order() {
+        let facts = crate::analysis::Facts::of(&fixtures::everything(), &Options::default());
+        let flows: Vec<Flow> =
+            (1..=4).map(|host| Flow { src: [10, 0, 0, host].into(), ..facts.flows[0].clone() }).collect();
+        let order = |counts: [u64; 4]| {
+            let mut all: Vec<(u64, &Flow)> = counts.into_iter().zip(&flows).rev().collect();
+            worst_first(&mut all, |(n, _)| *n, |(_, flow)| flow);
+            all.into_iter().map(|(n, _)| n).collect::<Vec<_>>()
+        };
+        assert_eq!(order([90, 100, 81, 79]), [90, 100, 81, 79]);
+        assert_eq!(order([79, 81, 100, 3]), [81, 100, 79, 3]);
+        assert_eq!(order([1, 2, 3, 9]), [9, 3, 2, 1]);
+        assert_eq!(order([0; 4]), [0; 4]);
+    }
 }

@@ -149,6 +149,11 @@ impl Finding {
         self.is_problem() && self.owner.is_none()
     }
 
+    /// True for information that no other finding owns: what one owns is part of it.
+    pub fn is_note(&self) -> bool {
+        self.severity == Severity::Info && self.owner.is_none()
+    }
+
     /// True if it is active and has no owner: a finding with an owner counts with that one, which is as severe.
     pub fn stands(&self) -> bool {
         self.active && self.owner.is_none()

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::catalog::{entries, limits_of};
 use super::checks::died;
 use super::relate::causality;
-use super::{Entry, FAMILIES, Family, Finding, bound, order, period, raise, verdict};
+use super::{Entry, FAMILIES, Family, Finding, bound, dedup, order, period, raise, verdict, when};
 use crate::entity::interval;
 use crate::metrics;
 use crate::util::definition::Definition;
@@ -33,13 +33,15 @@ pub fn markdown() -> String {
 }
 
 /// Definitions of findings.
-const OWN: [&[Definition]; 9] = [
+const OWN: [&[Definition]; 11] = [
     interval::DEFINITIONS,
     order::DEFINITIONS,
     causality::DEFINITIONS,
     bound::DEFINITIONS,
     period::DEFINITIONS,
     raise::DEFINITIONS,
+    dedup::DEFINITIONS,
+    when::DEFINITIONS,
     verdict::DEFINITIONS,
     died::DEFINITIONS,
     died::OF_STOPPED,

@@ -1,7 +1,14 @@
 //! The time of a finding in words: since when, for how long, and whether it is quiet or has ended.
 
 use super::Finding;
+use crate::util::definition::definitions;
 use crate::util::units;
+
+definitions! {
+    SILENT_NS: u64 = 2_000_000_000,
+        "An active finding that has not been seen for this long, in nanoseconds, lasts until it was last seen, not until now",
+        "What has stopped does not get longer until that is certain; signals of a job come with its steps";
+}
 
 /// The end of the data from which findings were computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +58,7 @@ impl Finding {
             }
             (Some(first), None) => {
                 let quiet = self.quiet_until(end);
-                let end_ns = if quiet.is_some() { self.last_seen_ns } else { end.until() };
+                let end_ns = if quiet.is_some() { self.last_seen_ns } else { self.lasts_until(end) };
                 let length = end_ns.filter(|end| *end > first).map(|end| until(first, end));
                 let (word, to_end) =
                     if end.recorded { ("lasted", " to the end of the capture") } else { ("for", "") };
@@ -66,6 +73,15 @@ impl Finding {
             (None, None) => return None,
         };
         Some(self.recurrence(end).map_or_else(|| text.clone(), |nth| format!("{text}, {nth}")))
+    }
+
+    /// The time until which an active one lasts, Unix ns: that of the data, or when it was last seen where that is
+    /// [`SILENT_NS`] ago. `None` if unknown.
+    pub fn lasts_until(&self, end: DataEnd) -> Option<u64> {
+        let is_silent = |last: &u64| {
+            !end.recorded && end.ns.is_some_and(|end_ns| end_ns.saturating_sub(*last) >= SILENT_NS)
+        };
+        self.last_seen_ns.filter(is_silent).or_else(|| end.until())
     }
 
     /// Its latest episode among those since the first: "3rd time in 2 min 10 s"; `None` for the first one.
@@ -127,12 +143,11 @@ mod tests {
         assert_eq!(one.when(soon(true)).as_deref(), Some(quiet));
         let shown = DataEnd { shown_ns: Some(START + 22 * SECOND), ..soon(false) };
         assert!(one.when(shown).unwrap().ends_with("for 13.0 s, quiet for 9.00 s"), "by the time shown");
-        one.last_seen_ns = Some(START + 18 * SECOND);
-        assert_eq!(
-            one.when(soon(false)).as_deref(),
-            Some("since 13:05:09 UTC, for 20.0 s"),
-            "2 s are no silence"
-        );
+        for (seen, lasts) in [(19, "20.0"), (18, "18.0")] {
+            one.last_seen_ns = Some(START + seen * SECOND);
+            let expected = format!("since 13:05:09 UTC, for {lasts} s");
+            assert_eq!(one.when(soon(false)).as_deref(), Some(&*expected), "2 s of silence are none of it");
+        }
         one.last_seen_ns = Some(START);
         let moment = "since 13:05:09 UTC, quiet for 9.00 s";
         let end = DataEnd { ns: Some(START + 9 * SECOND), ..DataEnd::default() };

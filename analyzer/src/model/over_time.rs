@@ -24,6 +24,8 @@ pub enum Series {
     Link(usize),
     /// CE-marked over ECN-capable data packets: the maximum in a column.
     CeRatio,
+    /// The same of one link, by its index.
+    LinkCeRatio(usize),
     /// 99th percentile of the latencies of all requests, in nanoseconds: the maximum in a column.
     P99,
     /// Share of time for which the link partner paused the most paused priority: the maximum in a column.
@@ -40,7 +42,15 @@ struct CountedTime {
     bytes: f64,
     capable: f64,
     signals: [f64; SignalKind::ALL.len()],
-    links: Vec<f64>,
+    links: Vec<LinkCounts>,
+}
+
+/// Counts of a link: bytes, ECN-capable data packets, and those CE-marked.
+#[derive(Clone, Copy, Debug, Default)]
+struct LinkCounts {
+    bytes: f64,
+    capable: f64,
+    ce: f64,
 }
 
 /// Gauges known only between two snapshots.
@@ -202,15 +212,15 @@ impl OverTime {
             }
             Series::P99 | Series::Paused => None,
             // The growth between snapshots covers at least a bucket.
-            Series::CeRatio | Series::Signal(_) if !self.from_packets => {
+            Series::CeRatio | Series::LinkCeRatio(_) | Series::Signal(_) if !self.from_packets => {
                 spans.map(|span| span.alone(series, bucket_ns)).fold(None, larger)
             }
-            Series::CeRatio | Series::Signal(_) => {
+            Series::CeRatio | Series::LinkCeRatio(_) | Series::Signal(_) => {
                 let mut most = None;
                 let mut bucket = Bucket::default();
                 for span in spans {
                     let (share, ns) = span.within(from_ns, to_ns);
-                    bucket.add(span, share, ns);
+                    bucket.add(span, series, share, ns);
                     if bucket.ns >= bucket_ns as f64 {
                         most = larger(most, bucket.take(series, bucket_ns));
                     }
@@ -263,22 +273,25 @@ fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
 struct Bucket {
     ns: f64,
     capable: f64,
+    ce: f64,
     signals: [f64; SignalKind::ALL.len()],
 }
 
 impl Bucket {
-    fn add(&mut self, span: &CountedTime, share: f64, ns: f64) {
+    fn add(&mut self, span: &CountedTime, series: Series, share: f64, ns: f64) {
+        let (capable, ce) = span.ecn_of(series);
         self.ns += ns;
-        self.capable += share * span.capable;
+        self.capable += share * capable;
+        self.ce += share * ce;
         for (sum, one) in self.signals.iter_mut().zip(span.signals) {
             *sum += share * one;
         }
     }
 
     fn take(&mut self, series: Series, bucket_ns: u64) -> Option<f64> {
-        let Self { ns, capable, signals } = std::mem::take(self);
+        let Self { ns, capable, ce, signals } = std::mem::take(self);
         match series {
-            Series::CeRatio => (capable > 0.0).then(|| signals[SignalKind::Ce as usize] / capable),
+            Series::CeRatio | Series::LinkCeRatio(_) => (capable > 0.0).then(|| ce / capable),
             // A remainder shorter than a bucket at the end of a column is counted without scaling.
             Series::Signal(kind) => {
                 let longer = (ns / bucket_ns as f64).max(1.0);
@@ -326,14 +339,22 @@ impl CountedTime {
     /// The span's own value of a signal.
     fn alone(&self, series: Series, bucket_ns: u64) -> Option<f64> {
         let mut bucket = Bucket::default();
-        bucket.add(self, 1.0, (self.to_ns - self.from_ns) as f64);
+        bucket.add(self, series, 1.0, (self.to_ns - self.from_ns) as f64);
         bucket.take(series, bucket_ns)
     }
 
     fn bytes_of(&self, series: Series) -> Option<f64> {
         match series {
-            Series::Link(at) => self.links.get(at).copied(),
+            Series::Link(at) => self.links.get(at).map(|link| link.bytes),
             _ => Some(self.bytes),
+        }
+    }
+
+    /// ECN-capable data packets, and those CE-marked.
+    fn ecn_of(&self, series: Series) -> (f64, f64) {
+        match series {
+            Series::LinkCeRatio(at) => self.links.get(at).map_or((0.0, 0.0), |link| (link.capable, link.ce)),
+            _ => (self.capable, self.signals[SignalKind::Ce as usize]),
         }
     }
 }
@@ -370,8 +391,13 @@ fn of_snapshots(history: &History) -> Vec<CountedTime> {
     let span = |(a, b): (&super::Snapshot, &super::Snapshot)| {
         let counts = b.dedup.since(&a.dedup);
         let links = b.links.iter().take(LINKS).enumerate().map(|(at, link)| {
-            let before = a.links.get(at).map_or(0, |link| link.grown.bytes);
-            link.grown.bytes.saturating_sub(before) as f64
+            let before = a.links.get(at).map(|link| link.grown).unwrap_or_default();
+            let more = |of: fn(&Counts) -> f64| (of(&link.grown) - of(&before)).max(0.0);
+            LinkCounts {
+                bytes: more(|counts| counts.bytes as f64),
+                capable: more(capable),
+                ce: more(|counts| counts.ecn_data[3] as f64),
+            }
         });
         (b.time_ns > a.time_ns).then(|| CountedTime {
             from_ns: a.time_ns,
@@ -408,7 +434,7 @@ fn of_packets(
             bytes: 0.0,
             capable: 0.0,
             signals: [0.0; SignalKind::ALL.len()],
-            links: vec![0.0; folded.len().min(LINKS)],
+            links: vec![LinkCounts::default(); folded.len().min(LINKS)],
         })
         .collect();
     for (at, link) in folded.iter().enumerate() {
@@ -421,8 +447,10 @@ fn of_packets(
             for ((sum, one), share) in span.signals.iter_mut().zip(point.signals).zip(signals) {
                 *sum += f64::from(one) * share;
             }
-            if let Some(sum) = span.links.get_mut(at) {
-                *sum += point.bytes as f64;
+            if let Some(link) = span.links.get_mut(at) {
+                link.bytes += point.bytes as f64;
+                link.capable += f64::from(point.capable);
+                link.ce += f64::from(point.signals[SignalKind::Ce as usize]);
             }
         }
     }
@@ -453,7 +481,7 @@ fn add_silence(spans: &mut Vec<CountedTime>, least_ns: u64, window: (u64, u64)) 
             bytes: 0.0,
             capable: 0.0,
             signals: [0.0; SignalKind::ALL.len()],
-            links: vec![0.0; links],
+            links: vec![LinkCounts::default(); links],
         })
     };
     let known = spans.first().zip(spans.last());

@@ -17,7 +17,10 @@ fn series(from_packets: bool) -> OverTime {
             bytes: 1_000.0,
             capable: 10.0,
             signals,
-            links: vec![400.0, 600.0],
+            links: vec![
+                LinkCounts { bytes: 400.0, capable: 2.0, ce: signals[SignalKind::Ce as usize] / 5.0 },
+                LinkCounts { bytes: 600.0, capable: 8.0, ce: 0.0 },
+            ],
         }
     };
     let spans: Vec<CountedTime> = (0..100).map(span).collect();
@@ -38,6 +41,11 @@ fn columns_have_the_mean_of_rates_and_the_most_of_signals() {
         assert_eq!(lost[columns / 2], Some(5.0));
         let highest = of(Series::CeRatio).into_iter().flatten().fold(0.0, f64::max);
         assert!((highest - 0.5 * columns as f64 / 100.0).abs() < 1e-9, "{columns}: {highest}");
+        // One of the two packets that the first link carried in that span, and none of the other's.
+        let link = [0, 1, 7].map(|at| of(Series::LinkCeRatio(at)));
+        let most = |at: usize| link[at].iter().copied().flatten().fold(0.0, f64::max);
+        assert!((most(0) - 0.5 * columns as f64 / 100.0).abs() < 1e-9 && most(1) == 0.0, "{columns}");
+        assert_eq!(link[2], vec![None; columns]);
     }
 }
 

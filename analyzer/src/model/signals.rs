@@ -90,7 +90,7 @@ pub const ROWS: [Row; 9] = [
 /// A value of the timeline as text; `other` formats rates and counts, which differ between views.
 pub fn figure(series: Series, value: f64, other: impl Fn(f64) -> String) -> String {
     match series {
-        Series::CeRatio | Series::Paused => units::ratio(Some(value)),
+        Series::CeRatio | Series::LinkCeRatio(_) | Series::Paused => units::ratio(Some(value)),
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::ends;
 use crate::analysis::{ByLink, Cnp, Flow, FlowId, Link, Loss};
 use crate::findings::command::ethernet;
-use crate::findings::dedup::{LinkShare, deduplicated, deduplicated_links};
+use crate::findings::dedup::{LinkShare, deduplicated, deduplicated_links, worst_first};
 use crate::findings::fabric::Marks;
 use crate::findings::ids;
 use crate::findings::period::{Evaluated, Period, latest, run, timed};
@@ -151,7 +151,7 @@ struct Marked<'a> {
     capable: u64,
 }
 
-/// The flows of a link that are congested together in one episode, most marks first.
+/// The flows of a link that are congested together in one episode, in the order of [`worst_first`] by marks.
 struct Congested<'a> {
     flows: Vec<Marked<'a>>,
     ce: u64,
@@ -178,7 +178,7 @@ fn congested<'a>(input: &Input<'a>, number: usize, by_link: &ByLink<'a>) -> Opti
             .filter(|one| one.ce >= limits.congestion_flow_marks.max(1))
             .filter(|one| share(one.ce, one.capable) >= limits.congestion_ratio)
             .collect();
-        flows.sort_by_key(|one| std::cmp::Reverse(one.ce));
+        worst_first(&mut flows, |one| one.ce, |one| one.flow);
         let sum = |of: fn(&Marked<'_>) -> u64| flows.iter().map(of).sum::<u64>();
         let (ce, capable) = (sum(|one| one.ce), sum(|one| one.capable));
         let ratio = share(ce, capable);
@@ -404,8 +404,9 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
     let Some(judged) = judged else { return };
     let silent = &judged.what;
     let Some((most, receiver)) = silent.first() else { return };
-    let diagnosis =
-        format!("{most} sends no CNPs: {} {}-marked packets", units::count(receiver.ce), input.facts.mark());
+    let capable: u64 = receiver.flows.iter().map(|flow| judged.period.capable(input.facts, flow)).sum();
+    let marked = units::ratio(Some(share(receiver.ce, capable)));
+    let diagnosis = format!("{most} sends no CNPs: {marked} {}-marked", input.facts.mark());
     let others = more(silent.len() as u64 - 1, "receiver");
     let effect = ", senders keep their rate".to_owned();
     let all: Vec<&Flow> = silent.iter().flat_map(|(_, receiver)| receiver.flows.iter().copied()).collect();
@@ -516,7 +517,7 @@ mod tests {
         let all = found(&sample(vec![link("eth0", None)], flows), &Options::default());
         let of = |id: &str| all.iter().find(|one| one.id == id).unwrap();
         let silent = of("ecn.no_cnp");
-        assert_eq!(silent.title, "10.0.0.2 sends no CNPs: 1,000 CE-marked packets, senders keep their rate");
+        assert_eq!(silent.title, "10.0.0.2 sends no CNPs: 20.0 % CE-marked, senders keep their rate");
         assert_eq!(Problem::of(silent).map(Problem::badge), Some("NO CNP"));
         assert_eq!(of("ecn.congestion").causes, ["ecn.no_cnp"]);
         assert_eq!(silent.effects, ["ecn.congestion"]);

@@ -219,16 +219,16 @@ fn corruption(input: &Input<'_>, on_link: &[&Flow], one: Corrupt<'_>, found: &mu
         .impact(Impact { packets_ratio: Some(ratio), ..Impact::default() })
         .owns(if explains_loss(on_link) { &[ids::LOSS_AFTER_TAP] } else { &[] })
         .step(
-            format!("Capture nearer to {sender}, too: what damages packets is between a tap with correct ICRCs and one with wrong ones."),
-            ByHand::Elsewhere,
-        )
-        .step(
             format!("Check FCS, FEC and memory (parity, ECC) errors of the switches between {sender} and this tap."),
             ByHand::Switch,
         )
         .step(
             format!("Check NIC, PCIe and memory errors of {sender}."),
             first.and_then(|flow| Commands::at(input, flow, flow.src).kernel_log()),
+        )
+        .step(
+            format!("Capture nearer to {sender}, too: what damages packets is between a tap with correct ICRCs and one with wrong ones."),
+            ByHand::Elsewhere,
         )
         .step(
             format!("On {receiver}, compare rx_icrc_encapsulated (mlx5): damage downstream of this tap adds to it."),
@@ -309,8 +309,8 @@ mod tests {
         facts.source.kind = crate::analysis::InputKind::Replay;
         let found = found_on(&facts, "icrc.errors").unwrap();
         let of = |at: usize| (found.steps[at].text.as_str(), found.steps[at].host);
-        assert!(of(1).0.ends_with(&format!("between {src} and this tap.")), "{:?}", of(1));
-        assert_eq!((of(2).1, of(3).1), (Some(src), Some(dst)), "{:?}", found.steps);
+        assert!(of(0).0.ends_with(&format!("between {src} and this tap.")), "{:?}", of(0));
+        assert_eq!((of(1).1, of(3).1), (Some(src), Some(dst)), "{:?}", found.steps);
     }
 
     /// Packets of a flow, wrong and checked, on one link that has more of both: of retired flows.

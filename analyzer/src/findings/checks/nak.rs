@@ -194,6 +194,7 @@ fn refusal_steps(
     }
     let owner = requester.and_then(End::owner).map_or_else(String::new, |owner| format!(" ({owner})"));
     let refuses = responder.map_or_else(|| "unknown".to_owned(), ToString::to_string);
+    let whose = if kind.code == 2 { "The application causes this, not the network: read " } else { "Read " };
     let there = Commands::at(input, worst, worst.dst);
     let raise = raise
         .step(
@@ -203,7 +204,7 @@ fn refusal_steps(
             ),
             there.queue_pairs_of(Some(worst.dest_qp)),
         )
-        .step(format!("Read the log of the process on the responder, {refuses}."), ByHand::Job);
+        .step(format!("{whose}the log of the process on the responder, {refuses}."), ByHand::Job);
     let sends = requests_have_sends(input, worst);
     let lengths = if kind.code == 3 { sends != Some(false) } else { kind.code == 1 && sends == Some(true) };
     let raise = if lengths {

@@ -10,7 +10,7 @@ use crate::findings::dedup::deduplicated;
 use crate::findings::ids;
 use crate::findings::not_evaluated::is_not_evaluated;
 use crate::findings::period::{Cost, Evaluated, Period, Wait, cost_base, impact, latest, run, timed};
-use crate::findings::title::title;
+use crate::findings::title::{self, title};
 use crate::findings::{
     ByHand, Commands, Entry, Family, Finding, Hop, Impact, Input, Measure, Place, Problem, Raise, Severity,
     Unit, label,
@@ -135,12 +135,6 @@ fn raise(
     found: &mut Vec<Finding>,
 ) {
     let (period, NotReadyReceiver { naks, packets, ratio }) = (&judged.period, &judged.what);
-    let share = match packets {
-        Some(packets) => {
-            format!(" for {} ({})", plural(*packets, "request packet"), units::ratio(*ratio))
-        }
-        None => String::new(),
-    };
     let peers: BTreeSet<Address> = flows.iter().map(|flow| flow.dst).collect();
     let from = match (peers.len(), peers.first()) {
         (1, Some(peer)) => format!(" to {peer}"),
@@ -163,12 +157,23 @@ fn raise(
     let retransmissions = retransmitted.and(cost.retransmissions);
     // Of the packets sent to it, as far as they were followed.
     let packets_ratio = retransmissions.zip(*packets).map(|(again, all)| numbers::share(again, all).min(1.0));
+    let share = match (retransmissions.zip(packets_ratio), packets) {
+        // What it costs; a single RNR NAK may cost all packets in flight.
+        (Some((again, share)), _) if again > 0 => {
+            format!(", {} retransmitted ({})", units::count(again), units::ratio(Some(share)))
+        }
+        (_, Some(packets)) => {
+            format!(" for {} ({})", plural(*packets, "request packet"), units::ratio(*ratio))
+        }
+        (_, None) => String::new(),
+    };
+    let parts = if title::fits(&diagnosis, [&from, &share]) { [from, share] } else { [share, String::new()] };
     let refusing = |flow: &&Flow| period.count(flow, Signal::RnrNak, flow.rnr_naks_dedup()) > 0;
     let place = Place::of_several(input, flows.iter().copied().filter(refusing));
     let first = flows.iter().min_by_key(|flow| (&flow.link, flow.dst, flow.dest_qp));
     let (requester, responder) = ends::of_answers(input, flows.iter().copied());
     let who = responder.as_ref().map_or_else(|| host.to_string(), ToString::to_string);
-    let raise = Raise::new(&SLOW, Severity::Warning, title(diagnosis, [share, from]))
+    let raise = Raise::new(&SLOW, Severity::Warning, title(diagnosis, parts))
         .evidence("rnr_naks", *naks)
         .evidence("rnr_ratio", *ratio)
         .evidence("packets", *packets)

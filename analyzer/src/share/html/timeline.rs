@@ -169,7 +169,7 @@ fn figure(series: Series, value: f64) -> String {
 /// The unit of a series, for the script.
 const fn unit(series: Series) -> &'static str {
     match series {
-        Series::CeRatio | Series::Paused => "ratio",
+        Series::CeRatio | Series::LinkCeRatio(_) | Series::Paused => "ratio",
         Series::P99 => "ns",
         Series::Throughput | Series::Link(_) => "b/s",
         Series::Signal(_) => "",

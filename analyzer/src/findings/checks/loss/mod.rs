@@ -9,7 +9,6 @@ pub(super) mod taps;
 mod tests;
 
 use std::cell::{Cell, LazyCell};
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -17,7 +16,7 @@ use super::ends;
 use super::tool::own_between;
 use crate::analysis::loss::Downstream;
 use crate::analysis::{Episodes, Facts, Flow, Loss};
-use crate::findings::dedup::name;
+use crate::findings::dedup::{name, worst_first};
 use crate::findings::ids;
 use crate::findings::not_evaluated::flows_not_evaluated;
 use crate::findings::period::{Cost, Period, Wait, all_of, cost_base, impact, latest, periods, run, scaled};
@@ -576,9 +575,12 @@ fn in_turn<'a>(bad: &[LossyPair<'a>]) -> impl Iterator<Item = &'a Flow> + use<'a
     let mut flows: Vec<(usize, u64, &Flow)> = Vec::new();
     for (_, pair) in bad {
         let mut own = pair.flows.clone();
-        own.sort_by_key(|(_, lost)| Reverse(*lost));
+        worst_first(&mut own, |(_, lost)| *lost, |(flow, _)| flow);
         flows.extend(own.into_iter().enumerate().map(|(turn, (flow, lost))| (turn, lost, flow)));
     }
-    flows.sort_by_key(|(turn, lost, _)| (*turn, Reverse(*lost)));
+    flows.sort_by_key(|(turn, ..)| *turn);
+    for same in flows.chunk_by_mut(|a, b| a.0 == b.0) {
+        worst_first(same, |(_, lost, _)| *lost, |(.., flow)| flow);
+    }
     flows.into_iter().map(|(.., flow)| flow)
 }

@@ -1,13 +1,11 @@
 //! Taps that see the same flow, upstream or downstream of one another.
 
-use std::cmp::Reverse;
-
 use super::steps::of_class;
 use super::{BETWEEN, Side};
 use crate::analysis::{BetweenTaps, Facts, Flow, TapFlow};
 use crate::findings::checks::ends;
 use crate::findings::checks::tool::own_between;
-use crate::findings::dedup::{Name, name};
+use crate::findings::dedup::{Name, name, worst_first};
 use crate::findings::ids;
 use crate::findings::period::{Cost, Period, Wait, cost_base, impact, run, scaled};
 use crate::findings::title::{self, pair, short};
@@ -110,7 +108,7 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
     bad.sort_by(|a, b| b.ratio().total_cmp(&a.ratio()));
     for mut one in bad {
         let lost = |flow: &Flow| flow.losses_sum(|loss| loss.lost);
-        one.flows.sort_by_key(|flow| Reverse(lost(flow)));
+        worst_first(&mut one.flows, |flow| lost(flow), |flow| flow);
         let BetweenTaps { from, to, src, dst, vanished, .. } = &one;
         let diagnosis = format!(
             "Loss between {} and {}: {}{} of {} ({})",

@@ -365,13 +365,13 @@ fn headline(
     let lost = flows().any(|flow| flow.losses().iter().flatten().any(|loss| loss.lost > 0));
     let late = Some(storm.reordered).filter(|late| *late > 0 && !lost);
     let diagnosis = match (naks, late) {
-        // The receivers' NAKs and what they cost are one trouble.
-        (Some(NakEpisodes { what: Some(what), .. }), _) if !is_storm => {
-            format!("{} downstream: {percent} retransmitted", what.name())
-        }
         // They arrive at the tap in this order already.
         (_, Some(late)) if causes_repairs(late, storm, naks) => {
             format!("Reordering: {} out of order, {percent} retransmitted", plural(late, "packet"))
+        }
+        // The receivers' NAKs and what they cost are one trouble.
+        (Some(NakEpisodes { what: Some(what), .. }), _) => {
+            format!("{} downstream: {percent} retransmitted", what.name())
         }
         _ => format!(
             "{}: {} of {} ({percent})",

@@ -391,7 +391,7 @@ impl Page for OverviewScreen {
             let lines = lower::step_lines(view, data, width, height);
             let hint = match lower::hidden(&lines, height) {
                 0 => opens(view, Screen::Bursts),
-                lines => format!("{} · {}", units::plural(lines, "more line"), opens(view, Screen::Bursts)),
+                lines => format!("{} · {}", opens(view, Screen::Bursts), units::plural(lines, "more line")),
             };
             let title = Title { name: "JOB STEPS", about: &lower::steps_end(view), hint: &hint };
             panel(buffer, areas.steps, areas.boxed, title);

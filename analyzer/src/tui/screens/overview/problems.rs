@@ -74,7 +74,7 @@ pub(in crate::tui) fn span(all: &[Finding]) -> Option<&'static str> {
 pub(super) fn about_all(view: &View) -> String {
     let all = known(view).map_or(&[][..], |concluded| concluded.findings);
     let episodes = span(all).map_or_else(String::new, |span| format!(" · {span}"));
-    match all.iter().filter(|one| one.severity == Severity::Info).count() {
+    match all.iter().filter(|one| one.is_note()).count() {
         0 => about(view) + &episodes,
         // The time of the figures matters more than what is no problem.
         notes => format!("{}{episodes} · {notes} for information", about(view)),
@@ -300,8 +300,7 @@ fn nothing(view: &View, concluded: &Concluded<'_>) -> Entry {
 
 /// Information, in grey: no problem. The last line counts what finds no room.
 fn notes(all: &[Finding], width: usize, room: usize) -> Vec<Entry> {
-    let infos: Vec<(usize, &Finding)> =
-        all.iter().enumerate().filter(|(_, one)| one.severity == Severity::Info).collect();
+    let infos: Vec<(usize, &Finding)> = all.iter().enumerate().filter(|(_, one)| one.is_note()).collect();
     let line = |(at, finding): &(usize, &Finding)| {
         let text = format!(" · {}", cut(&finding.title, width.saturating_sub(3), false));
         (Some(*at), Line::styled(text, theme::DIM))

@@ -3,6 +3,7 @@
 pub(in crate::tui::screens) mod axis;
 mod colour;
 mod episodes;
+mod signal;
 
 use ratatui::style::Style;
 use ratatui::text::Line;
@@ -11,10 +12,10 @@ use super::super::link_names;
 use super::grid::{Chart, Grid};
 use crate::findings::Finding;
 use crate::findings::Problem;
+use crate::model::Level;
 use crate::model::over_time::Series;
-use crate::model::signals::{self, ROWS, Row};
-use crate::model::{Basis, Counts, Level, LinkRow, Model};
-use crate::tui::column::{compact, shown_link};
+use crate::model::signals::{ROWS, Row};
+use crate::tui::column::shown_link;
 use crate::tui::data::Data;
 use crate::tui::view::{AsOf, View};
 use crate::tui::widgets::{Spans, cut};
@@ -37,12 +38,6 @@ pub(in crate::tui::screens) fn full_height(data: &Data) -> usize {
     rows(data).count() + 2
 }
 
-/// A value in words.
-fn figure(series: Series, value: f64) -> String {
-    let unit = if matches!(series, Series::Signal(_)) { " pkt" } else { "" };
-    signals::figure(series, value, |value| compact(value.round()) + unit)
-}
-
 /// Everything that the rows of a picture share.
 pub(in crate::tui::screens) struct Picture<'a> {
     view: &'a View,
@@ -56,6 +51,8 @@ pub(in crate::tui::screens) struct Picture<'a> {
     marks: Vec<u64>,
     /// Links that have rows where there is room.
     links: usize,
+    /// The link whose CE ratio is shown, of several; `None` for that of all.
+    marked_link: Option<usize>,
     /// Width of the names, in columns.
     name: usize,
 }
@@ -74,7 +71,8 @@ impl<'a> Picture<'a> {
         let findings = concluded.map_or(&[][..], |concluded| concluded.findings);
         let at_ns = chart.cursor_ns.or_else(|| Some(data.model.time_ns).filter(|_| view.past()));
         let links = data.over_time.links.len();
-        Some(Self { view, data, chart, grid, findings, at_ns, marks: Vec::new(), links, name })
+        let marked_link = findings.iter().filter(|one| one.active).find_map(|one| marked_link(data, one));
+        Some(Self { view, data, chart, grid, findings, at_ns, marks: Vec::new(), links, marked_link, name })
     }
 
     /// The same without the load of links.
@@ -138,32 +136,6 @@ impl<'a> Picture<'a> {
         (all, self.scale_of(own, peak))
     }
 
-    /// As many of the rows as have room, in their order. Stable: what shows nothing anywhere gives way first; then what
-    /// no active problem is about, and before it that whose figure of the time range is zero.
-    fn fitting<'r>(&self, known: Vec<&'r Row>, room: usize) -> Vec<&'r Row> {
-        if known.len() <= room {
-            return known;
-        }
-        let mut order = known.clone();
-        order.sort_by_cached_key(|row| {
-            let zero = self.of_range(row).is_none_or(|value| value <= 0.0);
-            let quiet = self.is_quiet(row);
-            (zero && quiet, self.is_calm(row), zero, quiet)
-        });
-        order.truncate(room);
-        known.into_iter().filter(|row| order.iter().any(|one| std::ptr::eq(*one, *row))).collect()
-    }
-
-    /// True if a signal shows nothing.
-    fn is_quiet(&self, row: &Row) -> bool {
-        self.values(row.series).iter().flatten().all(|value| *value <= 0.0)
-    }
-
-    /// True if no active problem is about a signal.
-    fn is_calm(&self, row: &Row) -> bool {
-        self.level(row.about, |finding| finding.active) == Level::Fine
-    }
-
     fn values(&self, series: Series) -> Vec<Option<f64>> {
         let Grid { from_ns, column_ns, columns } = self.grid;
         self.data.over_time.columns(series, from_ns, column_ns, columns)
@@ -189,19 +161,19 @@ impl<'a> Picture<'a> {
             .and_then(|at| self.grid.column(at.saturating_sub(u64::from(self.chart.cursor_ns.is_none()))))
     }
 
-    /// The value at the cursor, else of the time range.
-    fn now(&self, values: &[Option<f64>], range: impl FnOnce(&Counts, f64) -> Option<f64>) -> Option<f64> {
-        if self.chart.cursor_ns.is_some() {
-            return self.marked().and_then(|at| values.get(at).copied().flatten());
-        }
-        self.data.model.dedup.delta.and_then(|delta| range(&delta.counts, delta.seconds))
+    /// The value of the column of the cursor.
+    fn at_mark(&self, values: &[Option<f64>]) -> Option<f64> {
+        self.marked().and_then(|at| values.get(at).copied().flatten())
     }
 
     /// Throughput as an area of some lines, with its scale at the right.
     fn throughput(&self, lines: usize) -> Vec<Line<'static>> {
         let values = self.values(Series::Throughput);
-        let now =
-            self.now(&values, |counts, seconds| (seconds > 0.0).then(|| counts.bytes as f64 * 8.0 / seconds));
+        let now = if self.chart.cursor_ns.is_some() {
+            self.at_mark(&values)
+        } else {
+            self.data.model.dedup.delta.filter(|delta| delta.seconds > 0.0).map(|delta| delta.bits_per_s())
+        };
         let peak = self.highest_of(&values);
         let area = area(&values, peak, lines);
         let mut all = Vec::new();
@@ -264,13 +236,18 @@ impl<'a> Picture<'a> {
         links
     }
 
-    /// The name of a link with its direction.
-    fn name_of(&self, link: &LinkRow) -> String {
+    /// The name of a link with its direction, or what differs between the names of capture files, in `most` columns.
+    fn name_of(&self, at: usize, most: usize) -> String {
+        let model = &self.data.model;
+        if let Some(name) = names_of_files(self.data).as_ref().and_then(|names| names.get(at)) {
+            return cut(name, most, true);
+        }
+        let Some(link) = model.links.get(at) else { return String::new() };
         let direction = link.direction.map_or("", |direction| match direction {
             crate::sample::Direction::Ingress => " in",
             crate::sample::Direction::Egress => " out",
         });
-        format!(" {}{direction}", link_names::short(&self.data.model, link, self.name - 2 - direction.len()))
+        format!("{}{direction}", link_names::short(model, link, most.saturating_sub(direction.len())))
     }
 
     /// The load of links in some lines each, all on one scale; and the end of the scale.
@@ -283,7 +260,6 @@ impl<'a> Picture<'a> {
         let alone = shown.len() == 1 && self.data.over_time.links.len() > 1;
         let peak = if alone { peak.max(most(&self.values(Series::Throughput))) } else { peak };
         let model = &self.data.model;
-        let files = names_of_files(self.data);
         let carries = |values: &[Option<f64>]| values.iter().flatten().any(|value| *value > 0.0);
         let idle = shown.iter().filter(|(_, values)| !carries(values)).count();
         // One that carries nothing needs a line, and leaves the others of its own to those that do.
@@ -302,13 +278,10 @@ impl<'a> Picture<'a> {
         let track = |(at, values): (usize, Vec<Option<f64>>)| {
             let high = height(&values);
             let link = model.links.get(at);
-            let name = match files.as_ref().and_then(|names| names.get(at)) {
-                Some(name) => format!(" {}", cut(name, self.name - 2, true)),
-                None => link.map_or_else(String::new, |link| self.name_of(link)),
-            };
+            let name = format!(" {}", self.name_of(at, self.name - 2));
             let delta = link.and_then(|link| link.delta);
             let now = if self.chart.cursor_ns.is_some() {
-                self.marked().and_then(|at| values.get(at).copied().flatten())
+                self.at_mark(&values)
             } else {
                 delta.map(|delta| delta.bits_per_s())
             };
@@ -331,90 +304,6 @@ impl<'a> Picture<'a> {
         (shown.into_iter().flat_map(track).collect(), peak)
     }
 
-    /// Lines of each signal that shows something, where there is room for more than one line each.
-    fn tall(&self, rows: &[&Row], spare: usize) -> usize {
-        let shows = |row: &&&Row| self.values(row.series).iter().flatten().any(|value| *value > 0.0);
-        let more = spare.checked_div(rows.iter().filter(shows).count()).unwrap_or(0);
-        (1 + more).min(MOST_SIGNAL)
-    }
-
-    /// The figure of a signal in the time range.
-    fn of_range(&self, row: &Row) -> Option<f64> {
-        match row.now {
-            Some(of) => self.data.model.dedup.delta.and_then(|delta| of(&delta.counts)),
-            None => self.of_points(row.series),
-        }
-    }
-
-    /// A signal in a line, or one that shows something in `tall` of them.
-    fn row(&self, row: &Row, tall: usize) -> Vec<Line<'static>> {
-        let (values, at_end) = (self.values(row.series), self.chart.cursor_ns.is_none());
-        let peak = match row.series {
-            Series::CeRatio => self.highest_of(&values),
-            _ => values.iter().flatten().copied().fold(0.0, f64::max),
-        };
-        let now = match row.now {
-            Some(of) => self.now(&values, |counts, _| of(counts)),
-            None if !at_end => self.now(&values, |_, _| None),
-            None => self.of_points(row.series),
-        };
-        let text = match now {
-            None if row.series == Series::CeRatio && at_end && self.data.model.is_ecn_off() => {
-                "off".to_owned()
-            }
-            None => units::UNKNOWN.to_owned(),
-            Some(value) if row.series == Series::P99 && self.is_least() => {
-                format!("{}{}", units::LEAST, figure(row.series, value))
-            }
-            // At the cursor it is a rate or a part of one, whose time the line of the clock names.
-            Some(value) => figure(row.series, value),
-        };
-        let level = self.level(row.about, |finding| finding.active);
-        let style = match now {
-            Some(value) if value > 0.0 => theme::BOLD.patch(theme::text(level)),
-            _ => theme::DIM,
-        };
-        let tall = if peak > 0.0 { tall } else { 1 };
-        let known = values.iter().any(Option::is_some);
-        let most = if known { self.peak(row.series, peak) } else { units::UNKNOWN.to_owned() };
-        let bars = self.bars(row, values.len());
-        let lines = area(&values, peak, tall).into_iter().enumerate();
-        let line = |(line, blocks): (usize, Vec<char>)| {
-            let (name, text, most) = if line == 0 { (row.name, &*text, &*most) } else { ("", "", "") };
-            let mut spans = Spans::default();
-            self.head(&mut spans, name, text, style);
-            let cells = values.iter().zip(blocks).zip(&bars).map(|((value, symbol), bar)| match value {
-                // So that one that is full ends below the next.
-                Some(value) if *value > 0.0 && line == 0 && symbol == '█' => ('▇', *bar),
-                Some(value) if *value > 0.0 => (symbol, *bar),
-                Some(_) if line + 1 == tall => ('·', theme::FRAME),
-                _ => (' ', theme::PLAIN),
-            });
-            self.cells(&mut spans, cells.collect());
-            spans.push(format!(" {most:>width$}", width = PEAK - 1), theme::DIM);
-            spans.into_line()
-        };
-        lines.map(line).collect()
-    }
-
-    /// True if the latency of the requests that were answered in the time range is a lower bound of that of all.
-    const fn is_least(&self) -> bool {
-        self.chart.cursor_ns.is_none() && self.data.model.p99_is_least
-    }
-
-    /// The value of the points in the time range: all of a signal, the highest of a gauge.
-    fn of_points(&self, series: Series) -> Option<f64> {
-        let Model { time_ns, basis, .. } = self.data.model;
-        let (Basis::Last(seconds) | Basis::Whole(seconds)) = basis else { return None };
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length of time")]
-        let length_ns = (seconds * NS_PER_S as f64) as u64;
-        let from_ns = time_ns.saturating_sub(length_ns);
-        match series {
-            Series::Signal(kind) => Some(self.data.over_time.total(kind, from_ns, time_ns.saturating_add(1))),
-            _ => self.data.over_time.value(series, from_ns, time_ns),
-        }
-    }
-
     /// The scale of the `shown` links in words; empty where there is one alone, whose peak is its scale.
     fn scale_of(&self, shown: usize, peak: f64) -> String {
         match shown {
@@ -431,23 +320,6 @@ impl<'a> Picture<'a> {
             NS_PER_S.. => "at cursor, per s".to_owned(),
             bucket_ns => format!("at cursor, in {}", short(bucket_ns)),
         }
-    }
-
-    /// A value of a column with the time in which it was counted.
-    fn peak(&self, series: Series, peak: f64) -> String {
-        let bucket_ns = self.data.over_time.bucket_ns(self.grid.column_ns);
-        match () {
-            () if peak <= 0.0 => "0".to_owned(),
-            () if !matches!(series, Series::Signal(_)) => figure(series, peak),
-            () if bucket_ns >= NS_PER_S => format!("{} pkt/s", compact(peak)),
-            () if peak < 0.5 => format!("<1 in {}", short(bucket_ns)),
-            () => format!("{} in {}", compact(peak.round()), short(bucket_ns)),
-        }
-    }
-
-    /// The worst level of the findings about a row of which `of` holds.
-    fn level(&self, about: &[Problem], of: impl Fn(&Finding) -> bool) -> Level {
-        signals::level(self.findings, about, of)
     }
 
     /// Cells of the chart, runs of one style together; the marked column is reversed.
@@ -496,6 +368,18 @@ impl<'a> Picture<'a> {
             [Input::ZoomIn, Input::ZoomOut, Input::Left, Input::Right].map(key);
         format!("{} · {closer} {wider} zoom · {left} {right} cursor", self.length())
     }
+}
+
+/// The link of several on which a finding sees CE marks; `None` for other findings, where it has no series, and of
+/// capture files, of which several may have the same packets.
+fn marked_link(data: &Data, finding: &Finding) -> Option<usize> {
+    let links = &data.over_time.links;
+    if links.len() < 2 || names_of_files(data).is_some() || Problem::of(finding) != Some(Problem::Congestion)
+    {
+        return None;
+    }
+    let place = (finding.place.link.as_ref()?, finding.place.direction);
+    links.iter().position(|(name, direction)| (name, *direction) == place)
 }
 
 /// The load of the first links over all of the time that is known, in some lines each and on one scale, with the clock

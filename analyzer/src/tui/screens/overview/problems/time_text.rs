@@ -10,9 +10,6 @@ use crate::util::units;
 /// Of what has a beginning that no data has.
 const UNKNOWN_START: &str = "start unknown";
 
-/// Time without a signal after which what lasts ends with its last one. Signals of a job come with its steps.
-const SILENT_NS: u64 = 2 * NS_PER_S;
-
 /// The end of the data, and what was found earlier.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::tui) struct Clock<'a> {
@@ -62,10 +59,7 @@ impl TimeText {
                     let quiet = format!("quiet for {} s", quiet_ns / NS_PER_S);
                     return Self::new(finding, end, vec![format!("{since}, {quiet}"), quiet], None);
                 }
-                // What has stopped does not get longer until that is certain.
-                let last = finding.last_seen_ns.filter(|_| !end.recorded);
-                let silent = |until: &u64| last.filter(|last| until.saturating_sub(*last) >= SILENT_NS);
-                let until = end.until().map(|until| silent(&until).unwrap_or(until));
+                let until = finding.lasts_until(*end);
                 let lasts = until.and_then(|until| until.checked_sub(first)).filter(|ns| *ns > 0);
                 let to_end = end.recorded.then(|| format!("{since} to the end"));
                 Self::new(finding, end, to_end.into_iter().chain([since]).collect(), lasts.map(length))

@@ -6,6 +6,7 @@ use ratatui::text::Line;
 
 use super::{PEAK, Picture, VALUE};
 use crate::model::Basis;
+use crate::sample::SourceKind;
 use crate::tui::screens::timeline::grid::Grid;
 use crate::tui::theme;
 use crate::tui::widgets::{Spans, cut};
@@ -13,7 +14,7 @@ use crate::util::time::NS_PER_S;
 use crate::util::units;
 
 impl Picture<'_> {
-    /// Clock times below the columns, and the time of the cursor.
+    /// Clock times below the columns, the date where they are not of today, and the time of the cursor.
     pub(super) fn axis(&self) -> Line<'static> {
         let what = match self.data.model.basis {
             _ if self.chart.cursor_ns.is_some() => self.at_cursor(),
@@ -23,6 +24,15 @@ impl Picture<'_> {
         };
         // It names the column above it, not the time beside it.
         let what = if what.is_empty() { what } else { format!("{what} ↑") };
+        if self.view.kind() == Some(SourceKind::Replay) {
+            let date = units::date_hour_utc(self.grid.from_ns).0;
+            let room = (self.name + VALUE).saturating_sub(date.chars().count());
+            // With the date there is less room for the words.
+            let forms = [&*what, what.trim_start_matches("time ")];
+            if let Some(what) = forms.into_iter().find(|form| form.chars().count() < room) {
+                return self.clocks(&format!("{date}{what:>room$}"), "peak ↑");
+            }
+        }
         self.clocks(&what, "peak ↑")
     }
 

@@ -8,7 +8,7 @@ use ratatui::style::Style;
 use ratatui::text::Line;
 
 use super::super::grid::{Chart, Grid};
-use super::{AROUND, PEAK, Picture, USUAL_AREA, name_width, rows};
+use super::{AROUND, PEAK, Picture, USUAL_AREA, marked_link, name_width, rows};
 use crate::findings::{DataEnd, Finding, Problem};
 use crate::model::Level;
 use crate::model::signals::Row;
@@ -38,7 +38,8 @@ impl<'a> Picture<'a> {
         let at_ns = Some(data.model.time_ns).filter(|_| view.past());
         let findings = std::slice::from_ref(finding);
         let links = data.over_time.links.len();
-        Some(Self { view, data, chart: Chart::default(), grid, findings, at_ns, marks, links, name })
+        let (chart, marked_link) = (Chart::default(), marked_link(data, finding));
+        Some(Self { view, data, chart, grid, findings, at_ns, marks, links, marked_link, name })
     }
 
     /// The rows that are about the finding, its episodes and the axis: at most `height` lines; and the scale of its
@@ -52,7 +53,7 @@ impl<'a> Picture<'a> {
         let marked = finding.since_ns().is_some() && !finding.episodes.is_empty();
         let below = 1 + usize::from(marked);
         // Signals that it is about come before others that show something at that time.
-        let shows = |row: &&Row| about(row) || self.values(row.series).iter().flatten().any(|n| *n > 0.0);
+        let shows = |row: &&Row| about(row) || !self.is_quiet(row);
         let mut rows: Vec<&Row> = rows(self.data).filter(shows).collect();
         let links = self.compared(finding, height / 3);
         let room = height.saturating_sub(below + 1 + if links.len() > 1 { links.len() } else { 0 });
