@@ -15,6 +15,9 @@ definitions! {
     NEAR: f64 = 0.8,
         "Minimum count of a flow over the highest, for the two to be in the order of their addresses",
         "Flows that share a fault take turns in having the highest count, and a view that follows them cannot be read";
+    CHANCE: f64 = 2.0,
+        "Maximum difference of two counts for neither to be the worst, in standard deviations of that of counts with the same mean",
+        "Twenty losses and thirty are as different as chance makes them";
 }
 
 /// A direction of a queue pair, on whatever link.
@@ -22,6 +25,12 @@ pub(super) use super::index::Name;
 
 pub(super) const fn name(flow: &Flow) -> Name {
     (flow.src, flow.dst, flow.dest_qp)
+}
+
+/// True if a count differs from the highest no more than by chance, or little: neither is the worst.
+pub(super) fn is_near(count: u64, most: u64) -> bool {
+    let (count, most) = (count as f64, most as f64);
+    count >= NEAR * most || most - count <= CHANCE * (most + count).sqrt()
 }
 
 /// Puts flows in order: the highest count first, but those near it in the order of their names.
@@ -140,8 +149,8 @@ mod tests {
             worst_first(&mut all, |(n, _)| *n, |(_, flow)| flow);
             all.into_iter().map(|(n, _)| n).collect::<Vec<_>>()
         };
-        assert_eq!(order([90, 100, 81, 79]), [90, 100, 81, 79]);
-        assert_eq!(order([79, 81, 100, 3]), [81, 100, 79, 3]);
+        assert_eq!(order([9_000, 10_000, 8_001, 7_999]), [9_000, 10_000, 8_001, 7_999]);
+        assert_eq!(order([7_999, 8_001, 10_000, 3]), [8_001, 10_000, 7_999, 3]);
         assert_eq!(order([1, 2, 3, 9]), [9, 3, 2, 1]);
         assert_eq!(order([0; 4]), [0; 4]);
     }

@@ -3,15 +3,15 @@
 use serde_json::Value;
 
 use super::command::{Command, Means};
-use super::dedup::{Name, name};
+use super::dedup::{Name, is_near, name};
 use super::{CostBase, End, Entry, Episode, Evidence, Finding, Impact, Place, Severity, Step, Subject, Unit};
 use crate::analysis::{Flow, FlowId};
 use crate::util::definition::definitions;
 
 definitions! {
     ALIKE: f64 = 0.9,
-        "Minimum figure of the least affected flow over that of the most affected, for none to be the worst",
-        "Flows that share a fault differ by a few percent by chance";
+        "Minimum figure of one direction over that of the other, for both to be affected alike",
+        "Directions that share a fault differ by a few percent by chance";
 }
 
 /// True if the figures of which these are the least and the most differ no more than by chance.
@@ -127,13 +127,11 @@ impl Raise {
         self
     }
 
-    /// Says whether flows with these figures are affected alike.
-    pub(super) fn alike(mut self, figures: impl IntoIterator<Item = f64>) -> Self {
-        let (mut count, mut least, mut most) = (0, f64::MAX, 0.0_f64);
-        for figure in figures {
-            (count, least, most) = (count + 1, least.min(figure), most.max(figure));
-        }
-        self.finding.subject.is_alike = count > 1 && are_alike(least, most);
+    /// Says by the counts of all flows, in their order, whether the first is the worst: not if the next is near it.
+    pub(super) fn near(mut self, counts: impl IntoIterator<Item = u64>) -> Self {
+        let mut counts = counts.into_iter();
+        let first = counts.next().zip(counts.next());
+        self.finding.subject.is_alike = first.is_some_and(|(a, b)| is_near(a.min(b), a.max(b)));
         self
     }
 
@@ -229,15 +227,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flows_are_alike_within_a_tenth() {
+    fn none_of_flows_near_one_another_is_the_worst() {
         let entry = crate::findings::entry("ecn.congestion").unwrap();
-        let alike = |figures: &[f64]| {
+        let alike = |counts: &[u64]| {
             let raise = Raise::new(entry, Severity::Warning, String::new());
-            raise.alike(figures.iter().copied()).finding.subject.is_alike
+            raise.near(counts.iter().copied()).finding.subject.is_alike
         };
-        assert!(alike(&[0.994, 0.993, 0.99]));
-        assert!(alike(&[0.1, 0.091]));
-        assert!(!alike(&[0.1, 0.089]));
-        assert!(!alike(&[0.5]), "one alone is like no other");
+        assert!(alike(&[97, 122, 3]) && alike(&[10_000, 8_100]));
+        assert!(!alike(&[10_000, 7_900, 7_900]));
+        assert!(!alike(&[500]), "one alone is like no other");
     }
 }

@@ -58,7 +58,7 @@ pub struct Subject {
     pub step_cost_ns: Option<u64>,
     /// Its upper bound of the time added to the steps of a job.
     pub step_delay: Option<StepDelay>,
-    /// Its flows are affected alike: none of them is the worst.
+    /// The most affected of its flows are affected alike: none of them is the worst.
     pub is_alike: bool,
     /// Data flows of all links that it compares. Unit: flows.
     pub of_flows: Option<u64>,

@@ -7,7 +7,7 @@ use crate::util::units;
 definitions! {
     SILENT_NS: u64 = 2_000_000_000,
         "An active finding that has not been seen for this long, in nanoseconds, lasts until it was last seen, not until now",
-        "What has stopped does not get longer until that is certain; signals of a job come with its steps";
+        "A problem that has stopped does not get longer until that is certain; signals of a job come with its steps";
 }
 
 /// The end of the data from which findings were computed.

@@ -180,6 +180,7 @@ fn raise(
         .evidence("packets_resent", if period.is_whole() { retransmitted } else { retransmissions })
         .last_seen(latest_nak(flows, |last| last.rnr))
         .flows(ends::flows_at_fault(input, flows.iter().copied()))
+        .near(flows.iter().map(|flow| flow.rnr_naks_dedup()))
         .place(place.hop(Hop::Responder))
         .ends(requester, responder)
         .impact(Impact { packets_ratio, retransmissions, ..cost })

@@ -1,6 +1,5 @@
 //! Uneven load as a finding: the busiest link, its heaviest flows, what an even load would move, and the steps.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::{LINKS_IMBALANCE, ends};
@@ -139,7 +138,7 @@ impl Uneven {
         let here = input.facts.flows.iter().filter(is_here);
         let with_bytes = here.map(|flow| (period.part(input.facts, flow, flow.bytes), flow));
         let mut heaviest: Vec<_> = with_bytes.filter(|(bytes, _)| *bytes > 0).collect();
-        heaviest.sort_by_key(|(bytes, _)| Reverse(*bytes));
+        dedup::worst_first(&mut heaviest, |(bytes, _)| *bytes, |(_, flow)| flow);
         heaviest
     }
 
@@ -184,9 +183,10 @@ impl Uneven {
                 own.last_ns = own.last_ns.max(other.last_ns);
             }
         }
-        let least = flows.first().map_or(0.0, |(most, _)| *most as f64 * input.limits.links.flow_ratio);
+        let most = flows.iter().map(|(bytes, _)| *bytes).max().unwrap_or(0);
+        let least = most as f64 * input.limits.links.flow_ratio;
         let counts = |(bytes, flow): &&(u64, &Flow)| flow.payload_bytes > 0 && *bytes as f64 >= least;
-        let shares = flows.iter().filter(counts).map(|(bytes, _)| *bytes as f64);
+        let bytes: Vec<u64> = flows.iter().filter(counts).map(|(bytes, _)| *bytes).collect();
         let with_data: Vec<&Flow> = flows.iter().filter(counts).map(|(_, flow)| *flow).collect();
         let (between, (requester, responder)) = hosts_of(input, &with_data);
         let raise = if bound {
@@ -200,7 +200,7 @@ impl Uneven {
             .titled(title(diagnosis, [between, more, way]))
             .place(place)
             .flows(with_data)
-            .alike(shares)
+            .near(bytes)
             .of_flows(of_flows)
             .ends(requester, responder)
             .last_seen(input.facts.window.last_ns)

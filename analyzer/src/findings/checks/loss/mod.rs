@@ -545,7 +545,8 @@ fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, not_evaluated: u64, f
         .host_pairs(bad.len())
         .evidence("pairs", in_words(input, side, bad))
         .evidence("flows_unjudged", not_evaluated)
-        .flows(in_turn(bad))
+        .near(in_turn(bad).iter().map(|(lost, _)| *lost))
+        .flows(in_turn(bad).into_iter().map(|(_, flow)| flow))
         .place(Place::links(input, links, first.direction).hop(side.hop()))
         .ends(requester, responder)
         .impact(impact(period, lossy(), &cost))
@@ -570,8 +571,8 @@ fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, not_evaluated: u64, f
     steps::steps(with_own_loss(dropped, raise), input, side, links, (first, far.len())).into(found);
 }
 
-/// The flows of all pairs, those that lost most first, each pair's worst before any pair's second.
-fn in_turn<'a>(bad: &[LossyPair<'a>]) -> impl Iterator<Item = &'a Flow> + use<'a> {
+/// The flows of all pairs with what they lost, those that lost most first, each pair's worst before any pair's second.
+fn in_turn<'a>(bad: &[LossyPair<'a>]) -> Vec<(u64, &'a Flow)> {
     let mut flows: Vec<(usize, u64, &Flow)> = Vec::new();
     for (_, pair) in bad {
         let mut own = pair.flows.clone();
@@ -582,5 +583,5 @@ fn in_turn<'a>(bad: &[LossyPair<'a>]) -> impl Iterator<Item = &'a Flow> + use<'a
     for same in flows.chunk_by_mut(|a, b| a.0 == b.0) {
         worst_first(same, |(_, lost, _)| *lost, |(.., flow)| flow);
     }
-    flows.into_iter().map(|(.., flow)| flow)
+    flows.into_iter().map(|(_, lost, flow)| (lost, flow)).collect()
 }

@@ -134,6 +134,7 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
                 .evidence("vanished", *vanished)
                 .evidence("packets", one.packets())
                 .flows(one.flows.iter().copied())
+                .near(one.flows.iter().map(|flow| lost(flow)))
                 .place(place.hop(Hop::between(*from, *to)))
                 .ends(requester, responder)
                 .impact(cost(&one, &sent))

@@ -20,8 +20,8 @@ use crate::findings::period::{
 use crate::findings::relate::causality::overlap;
 use crate::findings::title::{self, title};
 use crate::findings::{
-    ByHand, Commands, Entry, Family, Finding, Impact, Input, Measure, Place, Problem, Raise, RequiredData,
-    Severity, Unit, label,
+    ByHand, Commands, Entry, Family, Finding, Hop, Impact, Input, Measure, Place, Problem, Raise,
+    RequiredData, Severity, Unit, label,
 };
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::{Address, Direction, UntimedCounter};
@@ -329,6 +329,12 @@ fn raise(
     let flows = || storm.flows.iter().map(|(flow, _)| *flow);
     let advice = advice(input.facts, storm.reordered, hosts, known, found);
     let (requester, responder) = ends::of_lost(input, flows());
+    let place = Place::of_several(input, flows());
+    let place = match naks.as_ref() {
+        _ if causes_repairs(storm.reordered, storm, naks.as_ref()) => place.hop(Hop::Upstream),
+        Some(_) => place.hop(Hop::Downstream),
+        None => place,
+    };
     let mut raise = Raise::new(&STORM, Severity::Warning, headline(input, storm, naks.as_ref(), hosts))
         .advice(&advice)
         .reordered(storm.reordered)
@@ -340,7 +346,8 @@ fn raise(
         .evidence("flows_unjudged", not_evaluated)
         .evidence("rnr_resent", storm.after_rnr)
         .flows(flows())
-        .place(Place::of_several(input, flows()))
+        .near(storm.flows.iter().map(|(_, again)| *again))
+        .place(place)
         .ends(requester, responder)
         .impact(cost(period, storm))
         .of_cost(cost_base(input.facts, period, flows()))

@@ -52,16 +52,16 @@ fn known(view: &View) -> Option<Concluded<'_>> {
 pub(in crate::tui) fn about(view: &View) -> String {
     let Some(concluded) = known(view) else { return String::new() };
     let problems = || concluded.findings.iter().filter(|one| one.is_primary());
-    let active = problems().filter(|one| one.active).count();
-    let ended = problems().count() - active;
+    let end = end(view, &concluded);
+    let quiet = problems().filter(|one| one.quiet_until(*end).is_some()).count();
+    let active = problems().filter(|one| one.active).count() - quiet;
+    let ended = problems().count() - active - quiet;
     // Nothing is active at the end of a capture.
     let lasts = if view.shows_end() { "lasting to the end" } else { "active" };
-    match (active, ended) {
-        (0, 0) => "none".to_owned(),
-        (active, 0) => format!("{active} {lasts}"),
-        (0, ended) => format!("{ended} ended"),
-        (active, ended) => format!("{active} {lasts}, {ended} ended"),
-    }
+    let parts = [(active, lasts), (quiet, "quiet"), (ended, "ended")];
+    let parts: Vec<String> =
+        parts.iter().filter(|(n, _)| *n > 0).map(|(n, state)| format!("{n} {state}")).collect();
+    if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
 }
 
 /// The time that the figures of problems cover, where that is not the whole run.
