@@ -43,8 +43,8 @@ pub(super) fn worst_first<T>(all: &mut [T], count: impl Fn(&T) -> u64, flow: imp
     all.sort_by_key(|one| (key(one), name(flow(one))));
 }
 
-/// Flows with a non-zero count, in the order of [`worst_first`]; a flow on several links appears once, from the link that saw most of
-/// it.
+/// Flows with a non-zero count, in the order of [`worst_first`]; a flow on several links appears once, from the link
+/// that saw most of it.
 pub(super) fn deduplicated<'a>(
     flows: impl IntoIterator<Item = &'a Flow>,
     of: impl Fn(&Flow) -> u64,

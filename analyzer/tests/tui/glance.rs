@@ -269,7 +269,8 @@ fn part(app: &App, title: &str) -> Vec<String> {
 fn who_is_named_with_both_queue_pairs() {
     let app = overview::replayed("g_rnr.h0.pcap", USUAL);
     let picture = text(&app);
-    // A capture of 156 ms has times with milliseconds; of two hosts in the title it is not clear which queue pair is whose.
+    // A capture of 156 ms has times with milliseconds. With two hosts in the title, which queue pair is whose needs
+    // their addresses.
     let below = picture.lines().nth(2).unwrap();
     assert!(
         below.contains("05:45:03.986 to the end (156 ms) · 10.0.0.1 QP 34 → 10.0.0.2 QP 34"),
