@@ -197,6 +197,12 @@ impl Raise {
         self.flow_count(count)
     }
 
+    /// The same with the count of each, which say whether the first is the worst.
+    pub(super) fn counted<'a>(self, flows: impl IntoIterator<Item = (u64, &'a Flow)>) -> Self {
+        let (counts, flows): (Vec<u64>, Vec<&Flow>) = flows.into_iter().unzip();
+        self.near(counts).flows(flows)
+    }
+
     /// Sets the latest time at which it can have been seen, Unix nanoseconds; the default is the last packet of its
     /// flows. Of a silence it is the end of the data: it does not end with the flows that fell silent.
     pub(super) fn last_seen(mut self, seen_ns: Option<u64>) -> Self {

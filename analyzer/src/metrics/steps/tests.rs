@@ -276,7 +276,7 @@ fn a_job_that_waited_from_the_start_ends_between_steps() {
             (2, 3, at + 78, at + 110, 3000),
         ]);
     }
-    let found = steps(&traffic(&list, 10_000), &[]).unwrap();
+    let found = steps(&traffic(&list, 20_000), &[]).unwrap();
     assert_eq!((found.links[0].steps.len(), found.links[0].ending.part), (10, Some(0.0)));
     let straggler = found.straggler.unwrap();
     assert_eq!(

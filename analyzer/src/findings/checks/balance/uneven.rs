@@ -186,7 +186,6 @@ impl Uneven {
         let most = flows.iter().map(|(bytes, _)| *bytes).max().unwrap_or(0);
         let least = most as f64 * input.limits.links.flow_ratio;
         let counts = |(bytes, flow): &&(u64, &Flow)| flow.payload_bytes > 0 && *bytes as f64 >= least;
-        let bytes: Vec<u64> = flows.iter().filter(counts).map(|(bytes, _)| *bytes).collect();
         let with_data: Vec<&Flow> = flows.iter().filter(counts).map(|(_, flow)| *flow).collect();
         let (between, (requester, responder)) = hosts_of(input, &with_data);
         let raise = if bound {
@@ -199,8 +198,7 @@ impl Uneven {
             .compares(names, place.direction)
             .titled(title(diagnosis, [between, more, way]))
             .place(place)
-            .flows(with_data)
-            .near(bytes)
+            .counted(flows.iter().filter(counts).copied())
             .of_flows(of_flows)
             .ends(requester, responder)
             .last_seen(input.facts.window.last_ns)
