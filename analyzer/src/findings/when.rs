@@ -76,7 +76,7 @@ impl Finding {
     }
 
     /// The time until which an active one lasts, Unix ns: that of the data, or when it was last seen where that is
-    /// [`SILENT_NS`] ago. `None` if unknown.
+    /// long ago (the rule of [`Finding::when`]). `None` if unknown.
     pub fn lasts_until(&self, end: DataEnd) -> Option<u64> {
         let is_silent = |last: &u64| {
             !end.recorded && end.ns.is_some_and(|end_ns| end_ns.saturating_sub(*last) >= SILENT_NS)
