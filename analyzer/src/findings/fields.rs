@@ -235,8 +235,9 @@ fn impact(finding: &Finding) -> Option<String> {
         }
         (ratio, words) => {
             let part = again.zip(base).and_then(|(n, base)| part(n, base.packets));
+            let n = impact.retransmissions.map_or_else(String::new, units::count);
             let words = words.map(|words| match part {
-                Some(part) => format!("{part} of packets retransmitted ({words})"),
+                Some(part) => format!("{n} of the flows' packets retransmitted ({part})"),
                 None => words,
             });
             (ratio.map(|ratio| format!("{at_least}{ratio} of {packets}{what}")), words)
@@ -255,7 +256,9 @@ fn impact(finding: &Finding) -> Option<String> {
             None => words,
         }
     });
-    let parts = [again, share, goodput, time, job_delay(finding), refused(finding), moved(finding)];
+    let refusals = finding.evidence.get("rnr_naks").filter(|_| kind == Some(Problem::NotReady));
+    let refusals = refusals.and_then(|one| one.value.as_u64()).map(|n| plural(n, "RNR NAK"));
+    let parts = [again, share, goodput, refusals, time, job_delay(finding), refused(finding), moved(finding)];
     listed(parts, NEXT)
 }
 
@@ -530,7 +533,7 @@ mod tests {
         assert_eq!(
             impact(&one).as_deref(),
             Some(
-                "43.1 % of packets retransmitted (3,911 retransmissions) · at least 0.99 % of the run's packets lost · \
+                "3,911 of the flows' packets retransmitted (43.1 %) · at least 0.99 % of the run's packets lost · \
                  4.00 MB of goodput lost of 9.31 MB sent · \
                  1.00 s wait time, summed over QPs (25.0 % of the time of 4 flows)"
             )

@@ -68,7 +68,7 @@ problems! {
         "long tail of request latency";
     Hashing: "ECMP", "ECMP HASHING",
         "few 5-tuples carry most bytes: ECMP cannot balance them";
-    Imbalance: "SKEW", "IMBALANCE",
+    Imbalance: "LOAD", "UNEVEN LOAD",
         "parallel links carry unequal load";
     Stall: "STOP", "JOB STALLED",
         "the job stopped communicating, or waits for a rank";

@@ -125,7 +125,7 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    fn flow(&self, row: &Row) -> Option<&'a Stats> {
+    pub(in crate::tui) fn flow(&self, row: &Row) -> Option<&'a Stats> {
         self.sample.flows.get(row.at?).map(|flow| &flow.stats)
     }
 

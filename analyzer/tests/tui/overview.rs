@@ -352,7 +352,7 @@ fn the_badge_of_a_quiet_problem_is_grey() {
         let at = title.windows(word.len()).position(is).unwrap_or_else(|| panic!("{}", text(&app)));
         title[at]
     };
-    assert_ne!(cell("IMBALANCE").bg, Color::Reset);
+    assert_ne!(cell("UNEVEN LOAD").bg, Color::Reset);
     let quiet = cell("RNR");
     assert_eq!((quiet.fg, quiet.bg, quiet.modifier), (Color::Reset, Color::Reset, Modifier::DIM));
 }

@@ -164,7 +164,7 @@ fn imbalance_entropy_and_verdict_are_of_the_time_range() {
         show(&mut app, sample);
     }
     assert!(imbalance(&app) > 1.95, "now, not since the start: {}", imbalance(&app));
-    assert!(text(&app).contains("IMBAL"));
+    assert!(text(&app).contains("UNEVEN LOAD"));
     assert!(
         app.view.entropy().unwrap().tuples.five_tuples < flows,
         "5-tuples without new bytes do not count"

@@ -59,9 +59,11 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let here = Commands::on(input, &worst.link);
     let first_ns = flows.iter().map(|(_, overlap)| overlap.first_ns).min().unwrap_or_default();
     let last_ns = flows.iter().map(|(_, overlap)| overlap.last_ns).max().unwrap_or_default();
-    let read_last = overlap.read_psn.wrapping_add(overlap.read_span - 1) & MASK24;
+    // Of a damaged stream the span may be 0, and the requests any number.
+    let read_last = overlap.read_psn.wrapping_add(overlap.read_span.saturating_sub(1)) & MASK24;
+    let requests = flows.iter().map(|(_, overlap)| overlap.requests).fold(0, u64::saturating_add);
     Raise::new(&OVERLAP, Severity::Critical, title(diagnosis, parts))
-        .evidence("requests", flows.iter().map(|(_, overlap)| overlap.requests).sum::<u64>())
+        .evidence("requests", requests)
         .evidence("psn", overlap.psn)
         .evidence("operation", Name(overlap.opcode).to_string())
         .evidence("read_psn", overlap.read_psn)
@@ -91,7 +93,8 @@ mod tests {
 
     #[test]
     fn a_request_within_a_read_is_a_fault_of_the_requester() {
-        let flows = vec![(key(0, "10.0.0.1", "10.0.0.2", 17), stats(50_000, 100, 100_000))];
+        let flow = |qp| (key(0, "10.0.0.1", "10.0.0.2", qp), stats(50_000, 100, 100_000));
+        let flows = vec![flow(17), flow(18)];
         let mut sample = sample(vec![link("h0.pcap", None)], flows);
         sample.metrics.loss = Some(Loss::default());
         let id = "qp.psn_overlap";
@@ -111,5 +114,12 @@ mod tests {
         assert_eq!(one.title, "PSN 101 of a READ reused by the next request, 10.0.0.1 → 10.0.0.2 QP 17");
         assert_eq!(one.evidence.get("operation").unwrap().value, "RC_SEND_ONLY");
         assert_eq!(one.evidence.get("read_last_psn").unwrap().value, 103);
+
+        let overlaps = &mut sample.metrics.loss.as_mut().unwrap().overlaps;
+        overlaps.insert(0, Overlap { read_span: 0, ..overlap });
+        overlaps.insert(1, Overlap { requests: u64::MAX, ..overlap });
+        let all = found(&sample, &Options::default());
+        let one = all.iter().find(|finding| finding.id == id).unwrap();
+        assert_eq!(one.evidence.get("requests").unwrap().value, u64::MAX, "of a damaged stream");
     }
 }

@@ -136,11 +136,6 @@ fn raise(
 ) {
     let (period, NotReadyReceiver { naks, packets, ratio }) = (&judged.period, &judged.what);
     let peers: BTreeSet<Address> = flows.iter().map(|flow| flow.dst).collect();
-    let from = match (peers.len(), peers.first()) {
-        (1, Some(peer)) => format!(" to {peer}"),
-        (n, _) => format!(" to {}", plural(n as u64, "peer")),
-    };
-    let diagnosis = format!("Receiver {host} not ready: {}", plural(*naks, "RNR NAK"));
     let requests = || {
         let sends = |flow: &&Flow| flow.loss.get().is_some() && peers.contains(&flow.src);
         to_host.iter().copied().filter(sends)
@@ -157,23 +152,32 @@ fn raise(
     let retransmissions = retransmitted.and(cost.retransmissions);
     // Of the packets sent to it, as far as they were followed.
     let packets_ratio = retransmissions.zip(*packets).map(|(again, all)| numbers::share(again, all).min(1.0));
-    let share = match (retransmissions.zip(packets_ratio), packets) {
+    let diagnosis = |figures: &str| format!("Receiver {host} not ready: {figures}");
+    let title = match (retransmissions.zip(packets_ratio).zip(*packets), packets) {
         // What it costs; a single RNR NAK may cost all packets in flight.
-        (Some((again, share)), _) if again > 0 => {
-            format!(", {} retransmitted ({})", units::count(again), units::ratio(Some(share)))
+        (Some(((again, share), packets)), _) if again > 0 => {
+            let of = format!("{} of {}", units::count(again), plural(packets, "packet"));
+            title(diagnosis(&format!("{of} ({}) retransmitted", units::ratio(Some(share)))), [])
         }
-        (_, Some(packets)) => {
-            format!(" for {} ({})", plural(*packets, "request packet"), units::ratio(*ratio))
+        (_, packets) => {
+            let diagnosis = diagnosis(&plural(*naks, "RNR NAK"));
+            let ratio = units::ratio(*ratio);
+            let of = packets.map(|packets| format!(" for {} ({ratio})", plural(packets, "request packet")));
+            let to = match (peers.len(), peers.first()) {
+                (1, Some(peer)) => format!(" to {peer}"),
+                (n, _) => format!(" to {}", plural(n as u64, "peer")),
+            };
+            let of = of.unwrap_or_default();
+            let parts = if title::fits(&diagnosis, [&to, &of]) { [to, of] } else { [of, String::new()] };
+            title(diagnosis, parts)
         }
-        (_, None) => String::new(),
     };
-    let parts = if title::fits(&diagnosis, [&from, &share]) { [from, share] } else { [share, String::new()] };
     let refusing = |flow: &&Flow| period.count(flow, Signal::RnrNak, flow.rnr_naks_dedup()) > 0;
     let place = Place::of_several(input, flows.iter().copied().filter(refusing));
     let first = flows.iter().min_by_key(|flow| (&flow.link, flow.dst, flow.dest_qp));
     let (requester, responder) = ends::of_answers(input, flows.iter().copied());
     let who = responder.as_ref().map_or_else(|| host.to_string(), ToString::to_string);
-    let raise = Raise::new(&SLOW, Severity::Warning, title(diagnosis, parts))
+    let raise = Raise::new(&SLOW, Severity::Warning, title)
         .evidence("rnr_naks", *naks)
         .evidence("rnr_ratio", *ratio)
         .evidence("packets", *packets)

@@ -161,7 +161,7 @@ fn rate(bytes: u64, report: &Report) -> Option<f64> {
 /// The head of the page counts the whole run, and so reads another percentage of the same loss.
 fn title_of_findings(report: &Report) -> String {
     let dated = report.findings.iter().any(|one| one.is_problem() && one.is_of_episode());
-    format!("FINDINGS{}", if dated { ", figures of the latest episode" } else { "" })
+    format!("FINDINGS{}", if dated { ", figures since each began" } else { "" })
 }
 
 fn title_of_links(report: &Report, once: &str) -> String {

@@ -1,12 +1,15 @@
 //! The lines at the top: source and time, counters, verdict, capture loss, screens.
 
+mod badges;
 mod below;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use crate::findings::{Finding, Health, Problem, Severity, Verdict};
+pub(super) use self::badges::{Badge, badge_at};
+use self::badges::{badge, badges};
+use crate::findings::{Finding, Health, Verdict};
 use crate::model::over_time::Series;
 use crate::model::{Basis, Counts, Level, signals};
 use crate::sample::SourceKind;
@@ -20,7 +23,7 @@ use crate::tui::screens::{findings, overview};
 use crate::tui::timeline::End;
 use crate::tui::view::{AsOf, Concluded};
 use crate::tui::widgets::panel::BOXED;
-use crate::tui::widgets::{Spans, counted, cut, join, line, spark};
+use crate::tui::widgets::{Spans, counted, cut, join, letters, line, spark};
 use crate::tui::{names, theme};
 use crate::util::layout::tap_name;
 use crate::util::time::NS_PER_S;
@@ -456,8 +459,12 @@ fn recovered(
     if continues {
         // The time of its end stands in the next line.
         let which = if verdict.ended == 1 { ":" } else { ", worst:" };
+        let room = width.saturating_sub(1);
         let text = format!("{detail}{which} {}", worst.title);
-        let mut lines = wrap(&text, width.saturating_sub(1)).into_iter();
+        // A line less leaves room for how long it lasted.
+        let brief = format!("{detail}{which} {}", overview::problems::share_alone(&worst.title));
+        let text = if letters(&text) > room && letters(&brief) <= room { brief } else { text };
+        let mut lines = wrap(&text, room).into_iter();
         let first = part(format!(" {}", lines.next().unwrap_or_default()), theme::PLAIN);
         return (first, lines.collect::<Vec<_>>().join(" "));
     }
@@ -468,87 +475,6 @@ fn recovered(
     let worst = overview::problems::shortened(&worst.title, room.saturating_sub(lead.chars().count()));
     spans.push(cut(&(lead + &worst), room, false), theme::PLAIN);
     (spans, String::new())
-}
-
-/// Kinds of the active problems, each once: its level, and whether it is quiet.
-fn active_kinds(concluded: &Concluded<'_>) -> Vec<(Problem, Level, bool)> {
-    let all = concluded.findings;
-    let mut kinds: Vec<(Problem, Level, bool)> = Vec::new();
-    let active = || all.iter().filter(|finding| finding.active && finding.severity > Severity::Info);
-    // A problem that another one accounts for has no badge beside that one.
-    let counts = |finding: &&Finding| !active().any(|one| finding.is_owned_by(one.id, one.at));
-    for finding in active().filter(counts) {
-        let Some(kind) = Problem::of(finding) else { continue };
-        let (level, quiet) = (Level::from(finding.severity), finding.quiet_ns(concluded.end_ns).is_some());
-        match kinds.iter_mut().find(|(known, ..)| *known == kind) {
-            Some((_, worst, all_quiet)) => {
-                *worst = level.max(*worst);
-                *all_quiet &= quiet;
-            }
-            None => kinds.push((kind, level, quiet)),
-        }
-    }
-    // What the sentence is about comes first; of the others none hides a worse one.
-    let headline = Verdict::of(all, false).headline.and_then(Problem::of);
-    kinds.sort_by_key(|(kind, level, _)| (Some(*kind) != headline, std::cmp::Reverse(*level)));
-    kinds
-}
-
-/// Active kinds that fit: whole names (on narrow screens of the first alone), else words, else fewer; and how many more
-/// there are, in words.
-fn badge_parts(kinds: &[(Problem, Level, bool)], room: usize, wide: bool) -> (Vec<Spans>, String) {
-    let form = |long: bool, count: usize| {
-        let word =
-            |at: usize, kind: Problem| if long && (wide || at == 0) { kind.badge() } else { kind.word() };
-        // A badge is filled while its problem shows, and grey while that is quiet.
-        let look = |level, quiet| if quiet { theme::DIM } else { theme::badge(level) };
-        let parts = kinds.iter().take(count).enumerate();
-        let parts = parts
-            .map(|(at, (kind, level, quiet))| badge(*level, word(at, *kind), look(*level, *quiet)))
-            .collect::<Vec<Spans>>();
-        let hidden = kinds.len().saturating_sub(count);
-        (parts, if hidden > 0 { format!(" +{hidden}") } else { String::new() })
-    };
-    let width = |(parts, more): &(Vec<Spans>, String)| {
-        parts.iter().map(|part| part.width + 1).sum::<usize>().saturating_sub(1) + more.len()
-    };
-    let mut forms = (1..=kinds.len()).rev().flat_map(|count| [form(true, count), form(false, count)]);
-    forms.find(|form| width(form) <= room).unwrap_or_else(|| form(false, 1))
-}
-
-fn badges(concluded: &Concluded<'_>, room: usize, wide: bool) -> Spans {
-    let kinds = active_kinds(concluded);
-    let (parts, more) = badge_parts(&kinds, room, wide);
-    let hidden = kinds.iter().skip(parts.len()).map(|(_, level, _)| *level).max().unwrap_or_default();
-    let (mut spans, _) = join(parts, usize::MAX, " ");
-    spans.push(more, theme::BOLD.patch(theme::text(hidden)));
-    spans
-}
-
-/// What a badge at this column of the title opens.
-pub(super) enum Badge {
-    /// The finding of this number.
-    Finding(usize),
-    /// The list: it counts those without room.
-    All,
-}
-
-/// The badge at this column of the title; `None` where there is none of an active problem.
-pub(super) fn badge_at(app: &App, at: &Layout, x: u16) -> Option<Badge> {
-    let concluded = app.view.concluded()?;
-    let room = usize::from(at.title.width).saturating_sub(times(at, app, false).width + 2);
-    let (room, wide) = badge_room(app, room);
-    let kinds = active_kinds(&concluded);
-    let (parts, _) = badge_parts(&kinds, room, wide);
-    let mut left = 0;
-    for (part, (kind, ..)) in parts.iter().zip(&kinds) {
-        if (left..left + part.width).contains(&usize::from(x)) {
-            let of_kind = |one: &Finding| one.active && one.is_problem() && Problem::of(one) == Some(*kind);
-            return concluded.findings.iter().position(of_kind).map(Badge::Finding);
-        }
-        left += part.width + 1;
-    }
-    (parts.len() < kinds.len()).then_some(Badge::All)
 }
 
 /// The `title` of the worst finding, `since` when, and ended kinds; second the rest of the title, if it `continues`.
@@ -574,10 +500,6 @@ fn diagnosis(
         spans.push(format!(" · {text}"), theme::DIM);
     }
     (spans, String::new())
-}
-
-fn badge(level: Level, word: &str, style: ratatui::style::Style) -> Spans {
-    part(format!(" {} {word} ", theme::symbol(level)), style)
 }
 
 /// Packets that are not counted: now, if the data `continues`, or before.

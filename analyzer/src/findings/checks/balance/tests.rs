@@ -292,7 +292,7 @@ fn one_link_that_is_busier_in_both_directions_is_one_trouble() {
     // Two ratios that are alike do not take turns in the title.
     assert_eq!(one.title, "Uneven load: u0 carries 1.71 × the mean of 2 links, 10.0.0.1 → 10.0.0.2");
     assert_eq!((one.place.link.as_deref(), one.place.direction), (Some("u0"), None));
-    assert_eq!(one.evidence["worse_direction"], "egress");
+    assert!(one.evidence.get("worse_direction").is_none(), "by chance alone");
     assert!((one.evidence["other_max_over_mean"].as_f64().unwrap() - 13.6 / 7.8).abs() < 1e-9);
     let [one] = &both_ways([&[4_000_000, 1_000_000], &[9_000_000, 1_000_000]])[..] else { panic!("one") };
     assert_eq!(one.title, "Uneven load: u0 carries 1.80 × the mean of 2 links, 10.0.0.2 → 10.0.0.1");

@@ -176,8 +176,10 @@ impl Uneven {
         if let Some(other) = other {
             (place.direction, way) = (None, " (in and out)".to_owned());
             settled &= other.has_ended(input);
-            let worse = if other.ratio > ratio { other.direction } else { direction };
-            raise = raise.worse_direction(worse).evidence("other_max_over_mean", other.ratio);
+            if !are_alike(ratio.min(other.ratio), ratio.max(other.ratio)) {
+                raise = raise.worse_direction(direction);
+            }
+            raise = raise.evidence("other_max_over_mean", other.ratio);
             if let (Some(own), Some(other)) = (episodes.last_mut(), other.episodes.last()) {
                 own.first_ns = own.first_ns.min(other.first_ns);
                 own.last_ns = own.last_ns.max(other.last_ns);

@@ -8,7 +8,7 @@ use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::screen::Screen;
 use crate::tui::screens::overview;
-use crate::tui::screens::overview::problems::{Impact, TimeText};
+use crate::tui::screens::overview::problems::{Ends, Impact, TimeText};
 use crate::tui::theme;
 use crate::tui::widgets::{Spans, cut, letters, line};
 
@@ -27,7 +27,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, im
         (String::new(), "")
     };
     let hinted = width.saturating_sub(key.chars().count() + hint.len() + 3);
-    let Impact { time, parts, who, mut unknown } = impact;
+    let Impact { time, parts, who: Ends { whole: both, forms: who }, mut unknown } = impact;
     let mut spans = part("   ", theme::PLAIN);
     let mut last = at.metrics;
     if at.cost.is_empty() {
@@ -44,6 +44,9 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, im
         let [here, below] = [left(&spans, width - 1), left(&part("   ", theme::PLAIN), hinted)];
         let first = who.iter().find(|form| letters(form) <= here.max(below));
         let shown = first.filter(|form| letters(form) <= here);
+        // Both hosts where that costs nothing else of the ends.
+        let shown =
+            shown.map(|form| if who.first() == Some(form) && letters(&both) <= here { &both } else { form });
         let others = if shown.is_some() { parts } else { fill(&mut spans, parts, width - 1) };
         fill(&mut spans, shown.cloned().into_iter().collect(), width - 1);
         if shown.is_some() {

@@ -7,9 +7,9 @@ mod time_text;
 use ratatui::text::{Line, Span};
 use rocescope_common::account::FlowKey;
 
-pub(in crate::tui) use self::ends::both_ends;
+pub(in crate::tui) use self::ends::{Ends, both_ends};
 use self::sentence::kind;
-pub(in crate::tui) use self::sentence::shortened;
+pub(in crate::tui) use self::sentence::{share_alone, shortened};
 pub(in crate::tui) use self::time_text::{Clock, TimeText};
 use super::super::finding_lines;
 use crate::findings::{Finding, Severity, Step};
@@ -67,7 +67,7 @@ pub(in crate::tui) fn about(view: &View) -> String {
 /// The time that the figures of problems cover, where that is not the whole run.
 pub(in crate::tui) fn span(all: &[Finding]) -> Option<&'static str> {
     let dated = all.iter().any(|one| one.is_problem() && one.is_of_episode());
-    dated.then_some("figures of the latest episode")
+    dated.then_some("figures since each began")
 }
 
 /// The same, with the number of those for information.
@@ -478,6 +478,9 @@ fn field(finding: &Finding, end: Clock<'_>, name: &str) -> Option<String> {
 fn new_cost(finding: &Finding, end: Clock<'_>) -> Option<String> {
     let text = field(finding, end, "Impact")?;
     let new = |part: &&str| {
+        if finding.title.contains(part) {
+            return false;
+        }
         let whose = ["packets", "the run's packets", "the packets of "];
         let share = part.split_once(" of ").filter(|(_, of)| whose.iter().any(|whose| of.starts_with(whose)));
         let figure = share.map(|(figure, _)| figure.trim_start_matches("at least "));
@@ -573,8 +576,7 @@ pub(in crate::tui) struct Impact {
     pub(in crate::tui) time: TimeText,
     /// Cost and place of the problem, in parts that are dropped from the end.
     pub(in crate::tui) parts: Vec<String>,
-    /// Its ends, the longest form first; empty where the sentence says as much.
-    pub(in crate::tui) who: Vec<String>,
+    pub(in crate::tui) who: Ends,
     /// That the process of neither end is known, if so, for where there is room.
     pub(in crate::tui) unknown: Vec<String>,
 }
@@ -589,10 +591,15 @@ pub(in crate::tui) fn impact(view: &View) -> Option<Impact> {
     let bare = |part: &Part| part.is_place && !part.text.contains(' ');
     let worded = |part: Part| if bare(&part) { format!("at {}", part.text) } else { part.text };
     let parts: Vec<String> = parts(worst, end).into_iter().map(worded).collect();
-    let who = ends::forms(worst, view);
-    let owned = who.is_empty() || view.analysis.as_ref().is_none_or(|analysis| analysis.owned);
+    let who = ends::below_title(worst, view);
+    let owned = who.forms.is_empty() || view.analysis.as_ref().is_none_or(|analysis| analysis.owned);
     let unknown = if owned { Vec::new() } else { vec!["process unknown".to_owned()] };
-    (time.is_known() || !parts.is_empty() || !who.is_empty()).then_some(Impact { time, parts, who, unknown })
+    (time.is_known() || !parts.is_empty() || !who.forms.is_empty()).then_some(Impact {
+        time,
+        parts,
+        who,
+        unknown,
+    })
 }
 
 #[cfg(test)]

@@ -15,11 +15,15 @@ use crate::util::layout::plain;
 const POD: usize = 16;
 const SHORT_POD: usize = 12;
 
-/// One end: what the title does not name of it.
+/// One end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Side {
-    host: Option<String>,
+    host: String,
+    /// The title names the host.
+    is_titled: bool,
     qp: Option<String>,
+    /// Source port of a sender whose queue pair is not known: packets have that of the receiver alone.
+    port: Option<u16>,
     process: Option<String>,
     pod: Option<String>,
 }
@@ -28,6 +32,8 @@ struct Side {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Without {
     Nothing,
+    /// Hosts that the title names.
+    TitledHosts,
     /// The middle of the pods' names.
     LongPods,
     /// More of it.
@@ -41,8 +47,9 @@ enum Without {
 }
 
 impl Without {
+    /// All that stand below the title.
     const ALL: [Self; 7] = [
-        Self::Nothing,
+        Self::TitledHosts,
         Self::LongPods,
         Self::MostOfPods,
         Self::Pods,
@@ -53,9 +60,11 @@ impl Without {
 }
 
 impl Side {
-    fn of(end: &End, host: bool) -> Self {
+    fn of(end: &End, is_titled: bool) -> Self {
         Self {
-            host: host.then(|| end.addr.to_string()),
+            host: end.addr.to_string(),
+            is_titled,
+            port: None,
             qp: end.qpn.map(|qpn| qpn.to_string()),
             process: end.comm.as_deref().map(plain),
             pod: end.pod.as_deref().map(plain),
@@ -64,12 +73,14 @@ impl Side {
 
     /// `10.0.0.1 QP 17 (python3 in trainer-0)`.
     fn text(&self, without: Without) -> String {
-        let host = self.host.as_deref().filter(|_| without < Without::Hosts || self.qp.is_none());
+        let least = if self.is_titled { Without::TitledHosts } else { Without::Hosts };
+        let host = Some(&*self.host).filter(|_| without < least || self.qp.is_none());
         let host = host.map(|host| if without < Without::LongHosts { host.to_owned() } else { brief(host) });
-        let number = self.qp.as_ref().map(|number| format!("QP {number}"));
+        let port = self.port.filter(|_| without < Without::LongHosts).map(|port| format!("UDP port {port}"));
+        let number = self.qp.as_ref().map(|number| format!("QP {number}")).or(port);
         let pod = self.pod.as_deref().filter(|_| without < Without::Pods);
         let pod = pod.map(|pod| match without {
-            Without::Nothing => pod.to_owned(),
+            Without::Nothing | Without::TitledHosts => pod.to_owned(),
             Without::LongPods => cut(pod, POD, true),
             _ => cut(pod, SHORT_POD, true),
         });
@@ -89,23 +100,40 @@ fn brief(host: &str) -> String {
     }
 }
 
-/// The ends of a problem in words, the longest form first: hosts that the title does not name, and queue pairs at both
-/// ends, of several flows those of the most affected one, with process and pod. Empty where the title says as much.
-pub(super) fn forms(finding: &Finding, view: &View) -> Vec<String> {
-    let known = queue_pairs(finding, true).map(|ends| ("", ends));
-    let known = known.or_else(|| worst_of(finding, view, true)).or_else(|| Some(("", ends(finding)?)));
-    known.map_or_else(Vec::new, |(most, sides)| in_words(most, &sides))
+/// The ends of a problem in words: hosts, and queue pairs at both ends, of several flows those of the most affected
+/// one, with process and pod.
+#[derive(Debug, Default)]
+pub(in crate::tui) struct Ends {
+    /// With both hosts.
+    pub(in crate::tui) whole: String,
+    /// Without those that the title names, the longest form first; empty where the title says as much.
+    pub(in crate::tui) forms: Vec<String>,
+}
+
+/// The ends of a problem for below its title.
+pub(super) fn below_title(finding: &Finding, view: &View) -> Ends {
+    let known = queue_pairs(finding).map(|ends| ("", ends));
+    let known = known.or_else(|| worst_of(finding, view)).or_else(|| Some(("", ends(finding)?)));
+    known.map_or_else(Ends::default, |(most, sides)| Ends {
+        whole: in_form(most, &sides, Without::Nothing),
+        forms: in_words(most, &sides),
+    })
 }
 
 /// The same with both hosts, for where the title does not stand right above.
 pub(in crate::tui) fn both_ends(finding: &Finding, view: &View) -> Vec<String> {
-    let known = queue_pairs(finding, false).map(|ends| ("", ends));
-    let known = known.or_else(|| worst_of(finding, view, false));
-    known.map_or_else(Vec::new, |(most, sides)| in_words(most, &sides))
+    let known = queue_pairs(finding).map(|ends| ("", ends)).or_else(|| worst_of(finding, view));
+    known.map_or_else(Vec::new, |(most, sides)| {
+        in_words(most, &sides.map(|side| Side { is_titled: false, ..side }))
+    })
 }
 
-fn in_words(most: &str, [from, to]: &[Side; 2]) -> Vec<String> {
-    let form = |without: Without| format!("{most}{} → {}", from.text(without), to.text(without));
+fn in_form(most: &str, [from, to]: &[Side; 2], without: Without) -> String {
+    format!("{most}{} → {}", from.text(without), to.text(without))
+}
+
+fn in_words(most: &str, sides: &[Side; 2]) -> Vec<String> {
+    let form = |without: Without| in_form(most, sides, without);
     let mut forms: Vec<String> = Without::ALL.into_iter().map(form).collect();
     forms.dedup();
     forms
@@ -117,8 +145,8 @@ fn is_titled(finding: &Finding, host: Address) -> bool {
     finding.title.split(|c| !is_part(c)).any(|word| word.trim_end_matches(['.', ':']) == host)
 }
 
-/// Both ends with their queue pairs; of hosts that the title names the queue pairs alone.
-fn queue_pairs(finding: &Finding, below_title: bool) -> Option<[Side; 2]> {
+/// Both ends with their queue pairs.
+fn queue_pairs(finding: &Finding) -> Option<[Side; 2]> {
     let mut ends = [finding.requester.as_ref()?, finding.responder.as_ref()?];
     // From the end that sends the packets in question, as titles name hosts: of READ responses the responder.
     if is_answered(finding) {
@@ -127,9 +155,8 @@ fn queue_pairs(finding: &Finding, below_title: bool) -> Option<[Side; 2]> {
     if ends.iter().any(|end| end.qpn.is_none()) {
         return None;
     }
-    let [has_from, has_to] = hosts_named(finding, ends.map(|end| end.addr), below_title);
     let [from, to] = ends;
-    Some([Side::of(from, has_from), Side::of(to, has_to)])
+    Some([Side::of(from, false), Side::of(to, is_named_alone(finding, [from.addr, to.addr]))])
 }
 
 /// True if its first flow goes from the responder to the requester.
@@ -139,31 +166,31 @@ fn is_answered(finding: &Finding) -> bool {
     finding.flows.first().is_some_and(|flow| Some((flow.src, flow.dst)) == hosts)
 }
 
-/// Which of the two ends has its host: the second has none where the title names it alone. Which of two that the title
-/// names is which, queue pairs do not say.
-fn hosts_named(finding: &Finding, [from, to]: [Address; 2], below_title: bool) -> [bool; 2] {
-    [true, !below_title || is_titled(finding, from) || !is_titled(finding, to)]
+/// True if the title names the second of these hosts alone: which of two that it names is which, queue pairs do not
+/// say.
+fn is_named_alone(finding: &Finding, [from, to]: [Address; 2]) -> bool {
+    is_titled(finding, to) && !is_titled(finding, from)
 }
 
 /// Both ends, with processes and pods where these are known; `None` where the title says as much.
 fn ends(finding: &Finding) -> Option<[Side; 2]> {
     let first = finding.flows.first()?;
     let same = |flow: &FlowId| (flow.src, flow.dst) == (first.src, first.dst);
-    let host = |host: Address| Side { host: Some(host.to_string()), ..Side::default() };
+    let host = |host: Address| Side { host: host.to_string(), ..Side::default() };
     let ends = match (&finding.requester, &finding.responder) {
         (Some(requester), Some(responder)) if is_answered(finding) => {
-            [responder, requester].map(|end| Side::of(end, true))
+            [responder, requester].map(|end| Side::of(end, false))
         }
-        (Some(requester), Some(responder)) => [requester, responder].map(|end| Side::of(end, true)),
+        (Some(requester), Some(responder)) => [requester, responder].map(|end| Side::of(end, false)),
         (None, None) if finding.flows.iter().all(same) => [first.src, first.dst].map(host),
         _ => return None,
     };
-    let named = ends.iter().flat_map(|end| &end.host).any(|host| finding.title.contains(host));
+    let named = ends.iter().any(|end| finding.title.contains(&end.host));
     (!named).then_some(ends)
 }
 
 /// The most affected of several flows: its queue pairs at both ends, and their process and pod where they are known.
-fn worst_of(finding: &Finding, view: &View, below_title: bool) -> Option<(&'static str, [Side; 2])> {
+fn worst_of(finding: &Finding, view: &View) -> Option<(&'static str, [Side; 2])> {
     let FlowId { src, dst, dest_qp, .. } = finding.flows.first()?;
     let is_worst = |row: &&crate::model::Row| {
         let key = &row.id.key;
@@ -173,13 +200,17 @@ fn worst_of(finding: &Finding, view: &View, below_title: bool) -> Option<(&'stat
     let data = view.data.as_ref();
     let row = data.and_then(|data| Some((data, data.model.rows.iter().find(is_worst)?)));
     let from = row.and_then(|(data, row)| detail::peer_qp(&data.sample, row.at?));
-    let side = |host: Address, is_named: bool, qp: Option<u32>| Side {
-        host: is_named.then(|| host.to_string()),
+    let side = |host: Address, qp: Option<u32>| Side {
+        host: host.to_string(),
         qp: qp.map(|qp| qp.to_string()),
         ..Side::default()
     };
-    let [has_from, has_to] = hosts_named(finding, [*src, *dst], below_title);
-    let mut sides = [side(*src, has_from, from), side(*dst, has_to, Some(*dest_qp))];
+    let stats = row.and_then(|(data, row)| data.context().flow(row)).filter(|stats| stats.roce_version == 2);
+    let stats = stats.filter(|stats| from.is_none() && stats.seldom.other_port_packets == 0);
+    let port = stats.map(|stats| stats.src_port);
+    let titled = is_named_alone(finding, [*src, *dst]);
+    let mut sides =
+        [Side { port, ..side(*src, from) }, Side { is_titled: titled, ..side(*dst, Some(*dest_qp)) }];
     if let Some(owner) = row.and_then(|(data, row)| data.context().owner(row)) {
         let [from, to] = &mut sides;
         let own = if owner.lqpn == *dest_qp { to } else { from };

@@ -25,7 +25,7 @@ pub(in crate::tui) fn shortened(title: &str, width: usize) -> String {
 }
 
 /// The share in parentheses in place of the counts that it is of: `294 of 17,182 packets (1.71 %)` becomes `1.71 %`.
-fn share_alone(title: &str) -> String {
+pub(in crate::tui) fn share_alone(title: &str) -> String {
     let is_share = |text: &str| {
         let number = text.strip_suffix(" %").unwrap_or_default().trim_start_matches('<');
         !number.is_empty() && number.chars().all(|c| c.is_ascii_digit() || c == '.')

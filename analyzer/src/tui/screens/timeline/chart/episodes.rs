@@ -12,6 +12,7 @@ use super::{AROUND, PEAK, Picture, USUAL_AREA, marked_link, name_width, rows};
 use crate::findings::{DataEnd, Finding, Problem};
 use crate::model::Level;
 use crate::model::signals::Row;
+use crate::sample::Direction;
 use crate::tui::data::Data;
 use crate::tui::theme;
 use crate::tui::view::View;
@@ -93,8 +94,12 @@ impl<'a> Picture<'a> {
     /// others.
     pub(super) fn compared(&self, finding: &Finding, most: usize) -> Vec<usize> {
         let compares = matches!(Problem::of(finding), Some(Problem::Imbalance));
+        let is_in = |(_, way): &(String, Option<Direction>)| *way == Some(Direction::Ingress);
+        let ingress = || self.data.over_time.links.iter().any(is_in).then_some(Direction::Ingress);
         let way = finding.place.direction.or(finding.subject.worse_direction);
-        let is_way = |direction: Option<crate::sample::Direction>| way.is_none() || direction == way;
+        // Where both are alike always the same, or they take turns.
+        let way = way.or_else(|| ingress().filter(|_| compares));
+        let is_way = |direction: Option<Direction>| way.is_none() || direction == way;
         let all = self.data.over_time.links.iter().enumerate();
         let all = || all.clone().filter(|(_, (_, direction))| is_way(*direction));
         let is_own = |name: &String| finding.is_at(name);
