@@ -237,6 +237,10 @@ fn impact(finding: &Finding) -> Option<String> {
             let part = again.zip(base).and_then(|(n, base)| part(n, base.packets));
             let n = impact.retransmissions.map_or_else(String::new, units::count);
             let words = words.map(|words| match part {
+                // What was lost before the tap passes it once: these passed it, and go-back-N sent them again.
+                Some(part) if finding.id == ids::LOSS_BEFORE_TAP => {
+                    format!("{n} packets retransmitted that had arrived ({part})")
+                }
                 Some(part) => format!("{n} of the flows' packets retransmitted ({part})"),
                 None => words,
             });
@@ -533,7 +537,7 @@ mod tests {
         assert_eq!(
             impact(&one).as_deref(),
             Some(
-                "3,911 of the flows' packets retransmitted (43.1 %) · at least 0.99 % of the run's packets lost · \
+                "3,911 packets retransmitted that had arrived (43.1 %) · at least 0.99 % of the run's packets lost · \
                  4.00 MB of goodput lost of 9.31 MB sent · \
                  1.00 s wait time, summed over QPs (25.0 % of the time of 4 flows)"
             )

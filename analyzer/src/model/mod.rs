@@ -33,7 +33,7 @@ use rocescope_common::account::latency::BUCKETS;
 use rocescope_common::wire::SkipReason;
 
 use crate::analysis::Lost;
-use crate::metrics::latency::{Histogram, P99_SAMPLES, Times, is_least};
+use crate::metrics::latency::{Histogram, P99_SAMPLES, Times};
 use crate::sample::{Direction, FlowSample, Sample, SourceKind};
 pub use conclusions::Conclusions;
 pub use counts::{Counts, Delta};
@@ -193,8 +193,8 @@ pub struct Model {
     pub has_latency: bool,
     /// True if a flow has enough samples for a 99th percentile.
     pub has_p99: bool,
-    /// True if the 99th percentile of all requests in the time range may be any time above that of the answered ones.
-    pub p99_is_least: bool,
+    /// Latencies of all requests that were answered in the time range; `None` where there are none, or unknown ones.
+    pub latency: Option<Times>,
     /// The snapshot, and the one at the start of the time range.
     ends: Ends,
 }
@@ -242,7 +242,7 @@ impl Model {
             has_p99: histograms().any(|h| h.count() >= P99_SAMPLES),
             longest: Longest::of(&rows),
             has_ipv6: rows.iter().any(|row| row.id.key.family == 6),
-            p99_is_least: is_least(990, answered(&ends), rows.iter().map(|row| unanswered(&ends, row)).sum()),
+            latency: latency(&ends, &rows),
             rows,
             flows: end.total.flows,
             links,
@@ -340,10 +340,12 @@ impl Model {
 /// The snapshot at the end of a time range, and the one at its start.
 type Ends = (Arc<Snapshot>, Option<Arc<Snapshot>>);
 
-/// Requests of all flows that were answered in a time range.
-fn answered((end, base): &Ends) -> u64 {
-    let of = |snapshot: &Snapshot| snapshot.times.as_ref().map_or(0, Histogram::count);
-    of(end).saturating_sub(base.as_deref().map_or(0, of))
+/// Latencies of the requests of all flows that were answered in a time range.
+fn latency(ends: &Ends, rows: &[Row]) -> Option<Times> {
+    let (end, base) = ends;
+    let then = base.as_deref().and_then(|base| base.times.as_ref());
+    let times = end.times.as_ref()?.since(then.unwrap_or(&Histogram::default()))?;
+    Some(Times { unanswered: rows.iter().map(|row| unanswered(ends, row)).sum(), ..times })
 }
 
 /// Requests of a row in a time range without an answer of their own; 0 if unknown.

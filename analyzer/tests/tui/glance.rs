@@ -161,7 +161,7 @@ fn a_finding_that_ended_says_when() {
         app.on_sample(Arc::new(sample));
         app.analyse_with(&mut analyst);
         let below = text(&app).lines().nth(2).unwrap().to_owned();
-        let ended = verdict(&app).starts_with(" ● HEALTHY NOW ")
+        let ended = verdict(&app).starts_with(" ● HEALTHY SINCE 12:00:10 ")
             && verdict(&app).contains(" 1 problem ended: ECN congestion")
             && below.contains("ended 12:00:");
         assert_eq!(ended, second >= 20, "{second}: {}", verdict(&app));

@@ -261,7 +261,7 @@ impl StepStraggler {
             "starts_late" => format!("Straggler {host}: starts {time} late"),
             "slow_transfer" => format!("Slow transfer {host} → {}: {time} longer", self.dst),
             "pauses" => format!("Straggler {host}: pauses for {time}"),
-            _ => format!("Straggler not visible: {} waits for {host}, {time}", self.dst),
+            _ => format!("Straggler is {host} or beyond it: {} waits {time}", self.dst),
         };
         format!("{what} in {} of {} steps", self.steps, self.of_steps)
     }

@@ -356,7 +356,14 @@ fn state(app: &App, data: &Data, (room, wide): (usize, bool)) -> Spans {
         HeadlineSource::Known(concluded, verdict) => match (verdict.health, verdict.headline) {
             (Health::Degraded | Health::Critical, Some(_)) => badges(&concluded, room, wide),
             (Health::Recovered, Some(_)) if verdict.is_good() => {
-                fine(if app.view.shows_end() { "HEALTHY AT THE END" } else { "HEALTHY NOW" })
+                if app.view.shows_end() {
+                    return fine("HEALTHY AT THE END");
+                }
+                let problems = concluded.findings.iter().filter(|one| one.is_problem());
+                let since = problems.filter_map(|one| one.last_seen_ns).max();
+                let since = since.map(|ns| format!("HEALTHY SINCE {}", app.view.data_end(None).clock(ns)));
+                let long = since.as_deref().filter(|word| !word.contains('-') && letters(word) + 4 <= room);
+                fine(long.unwrap_or("HEALTHY NOW"))
             }
             _ => {
                 // Of a capture that is still read, the rest is not known.

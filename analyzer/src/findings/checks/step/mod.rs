@@ -440,7 +440,7 @@ mod tests {
         assert!(finding.evidence["host"].is_null());
         assert_eq!(
             finding.title,
-            "Straggler not visible: 10.0.0.1 waits for 10.0.0.3, 40.0 ms in 12 of 12 steps"
+            "Straggler is 10.0.0.3 or beyond it: 10.0.0.1 waits 40.0 ms in 12 of 12 steps"
         );
         assert!(
             finding.caveats[0].starts_with("10.0.0.3 is the straggler, or waits"),

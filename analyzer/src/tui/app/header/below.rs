@@ -55,7 +55,11 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, im
         line(buffer, at.metrics, 0, &spans.into_line());
         (spans, last) = (part("   ", theme::PLAIN), at.cost);
         let who = first.filter(|_| shown.is_none()).cloned();
-        fill(&mut spans, who.into_iter().chain(others).collect(), hinted);
+        let mut others = others.into_iter();
+        fill(&mut spans, who.into_iter().chain(others.next()).collect(), hinted);
+        // Of more than one cost the first says enough.
+        unknown = fill(&mut spans, unknown, hinted);
+        fill(&mut spans, others.collect(), hinted);
     }
     fill(&mut spans, unknown, hinted);
     if let Some(seen) = coverage(app, false)

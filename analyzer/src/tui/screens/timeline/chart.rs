@@ -71,7 +71,10 @@ impl<'a> Picture<'a> {
         let findings = concluded.map_or(&[][..], |concluded| concluded.findings);
         let at_ns = chart.cursor_ns.or_else(|| Some(data.model.time_ns).filter(|_| view.past()));
         let links = data.over_time.links.len();
-        let marked_link = findings.iter().filter(|one| one.active).find_map(|one| marked_link(data, one));
+        // Its marks stay while they are in the picture, or their peak would change when the problem ends.
+        let is_seen = |one: &&Finding| one.active || one.last_seen_ns.is_some_and(|ns| ns >= grid.from_ns);
+        let (active, ended): (Vec<_>, Vec<_>) = findings.iter().filter(is_seen).partition(|one| one.active);
+        let marked_link = active.into_iter().chain(ended).find_map(|one| marked_link(data, one));
         Some(Self { view, data, chart, grid, findings, at_ns, marks: Vec::new(), links, marked_link, name })
     }
 

@@ -130,11 +130,12 @@ impl Picture<'_> {
     }
 
     /// True if the latency of the requests that were answered in the time range is a lower bound of that of all.
-    const fn is_least(&self) -> bool {
-        self.chart.cursor_ns.is_none() && self.data.model.p99_is_least
+    fn is_least(&self) -> bool {
+        self.chart.cursor_ns.is_none() && self.data.model.latency.is_some_and(|times| times.p99_is_least())
     }
 
-    /// The value of the points in the time range: all of a signal, the highest of a gauge.
+    /// The value of the points in the time range: all of a signal, the percentile of all requests, the highest of
+    /// another gauge.
     fn of_points(&self, series: Series) -> Option<f64> {
         let Model { time_ns, basis, .. } = self.data.model;
         let (Basis::Last(seconds) | Basis::Whole(seconds)) = basis else { return None };
@@ -143,6 +144,7 @@ impl Picture<'_> {
         let from_ns = time_ns.saturating_sub(length_ns);
         match series {
             Series::Signal(kind) => Some(self.data.over_time.total(kind, from_ns, time_ns.saturating_add(1))),
+            Series::P99 => self.data.model.latency?.tail().map(|bucket| bucket.ns() as f64),
             _ => self.data.over_time.value(series, from_ns, time_ns),
         }
     }
