@@ -1,11 +1,12 @@
 //! Unexpected keys, mouse events and sizes for the terminal UI.
 
+use std::fs::File;
 use std::io::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use super::judge::{Ended, LONGEST};
 use crate::pty;
@@ -44,12 +45,21 @@ const SEQUENCES: [&str; 26] = [
 const SIZES: [(u16, u16); 9] =
     [(80, 24), (120, 40), (60, 15), (1, 1), (0, 0), (3, 100), (500, 2), (200, 60), (40, 10)];
 
+/// True while the program reads keys: before and after that the terminal turns a Ctrl-C into a signal, which ends a
+/// program that a busy machine has not started yet.
+fn takes_keys(terminal: &File) -> bool {
+    tcgetattr(terminal).is_ok_and(|modes| !modes.local_modes.contains(LocalModes::ISIG))
+}
+
 /// Runs a command in a terminal, sends keys and resizes, and then ends it.
 pub(super) fn run(command: &mut Command, rng: &mut Random) -> Result<Ended> {
     let errors = tempfile::NamedTempFile::new()?;
     let (mut child, mut terminal, reader) =
         pty::start(command, Some(errors.reopen()?), |command| Ok(command.spawn()?))?;
-    std::thread::sleep(Duration::from_millis(100));
+    let end = Instant::now() + LONGEST;
+    while !takes_keys(&terminal) && child.try_wait()?.is_none() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     for _ in 0..60 {
         if rng.chance(150_000) {
             let (ws_col, ws_row) = SIZES[rng.index(SIZES.len())];
@@ -69,7 +79,9 @@ pub(super) fn run(command: &mut Command, rng: &mut Random) -> Result<Ended> {
     let mut status = None;
     while status.is_none() && Instant::now() < end {
         // The letters end a sequence that an earlier key may have begun, like `ESC [`, which swallows what follows.
-        let _ = terminal.write_all(b"uM~\x1b\x03");
+        if takes_keys(&terminal) {
+            let _ = terminal.write_all(b"uM~\x1b\x03");
+        }
         std::thread::sleep(Duration::from_millis(20));
         status = child.try_wait()?;
     }
