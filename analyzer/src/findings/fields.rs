@@ -235,13 +235,12 @@ fn impact(finding: &Finding) -> Option<String> {
         }
         (ratio, words) => {
             let part = again.zip(base).and_then(|(n, base)| part(n, base.packets));
-            let n = impact.retransmissions.map_or_else(String::new, units::count);
-            let words = words.map(|words| match part {
+            let words = again.zip(words).map(|(n, words)| match part {
                 // What was lost before the tap passes it once: these passed it, and go-back-N sent them again.
                 Some(part) if finding.id == ids::LOSS_BEFORE_TAP => {
-                    format!("{n} packets retransmitted that had arrived ({part})")
+                    format!("{} packets retransmitted that had arrived ({part})", units::count(n))
                 }
-                Some(part) => format!("{n} of the flows' packets retransmitted ({part})"),
+                Some(part) => format!("{} of the flows' packets retransmitted ({part})", units::count(n)),
                 None => words,
             });
             (ratio.map(|ratio| format!("{at_least}{ratio} of {packets}{what}")), words)

@@ -1,5 +1,6 @@
 //! The problems: what is active and what has ended, with place, time and cost, and what to do next.
 
+mod cost;
 mod ends;
 mod sentence;
 mod time_text;
@@ -7,6 +8,7 @@ mod time_text;
 use ratatui::text::{Line, Span};
 use rocescope_common::account::FlowKey;
 
+use self::cost::{field, new_cost};
 pub(in crate::tui) use self::ends::{Ends, both_ends};
 use self::sentence::kind;
 pub(in crate::tui) use self::sentence::{share_alone, shortened};
@@ -468,26 +470,6 @@ fn below(finding: &Finding, parts: Vec<Part>, width: usize) -> Option<Line<'stat
         Span::raw(" ".repeat(between)),
         Span::styled(right, style),
     ]))
-}
-
-fn field(finding: &Finding, end: Clock<'_>, name: &str) -> Option<String> {
-    finding.field(name, *end)
-}
-
-/// The cost, without what the title says already.
-fn new_cost(finding: &Finding, end: Clock<'_>) -> Option<String> {
-    let text = field(finding, end, "Impact")?;
-    let new = |part: &&str| {
-        if finding.title.contains(part) {
-            return false;
-        }
-        let whose = ["packets", "the run's packets", "the packets of "];
-        let share = part.split_once(" of ").filter(|(_, of)| whose.iter().any(|whose| of.starts_with(whose)));
-        let figure = share.map(|(figure, _)| figure.trim_start_matches("at least "));
-        figure.is_none_or(|figure| !finding.title.contains(figure))
-    };
-    let text = text.split(" · ").filter(new).collect::<Vec<_>>().join(" · ");
-    (!text.is_empty()).then_some(text)
 }
 
 /// Lines before the first step: its title. A blank line is above it where that costs nothing else.
