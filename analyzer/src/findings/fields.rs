@@ -236,7 +236,7 @@ fn impact(finding: &Finding) -> Option<String> {
         (ratio, words) => {
             let part = again.zip(base).and_then(|(n, base)| part(n, base.packets));
             let words = again.zip(words).map(|(n, words)| match part {
-                // What was lost before the tap passes it once: these passed it, and go-back-N sent them again.
+                // What was lost before the tap passes it once: these passed it, and go-back-N retransmitted them.
                 Some(part) if finding.id == ids::LOSS_BEFORE_TAP => {
                     format!("{} packets retransmitted that had arrived ({part})", units::count(n))
                 }

@@ -379,6 +379,7 @@ fn badges_on_a_small_screen_keep_their_names() {
             !verdict.contains("RETRANSMISSIONS") && !verdict.contains("CONGESTION"),
             "{seconds}: {verdict}"
         );
+        assert_eq!(verdict.contains("LOAD"), first.contains("LOAD"), "{seconds}: {verdict}");
     }
 }
 

@@ -296,6 +296,7 @@ fn one_link_that_is_busier_in_both_directions_is_one_trouble() {
     assert!((one.evidence["other_max_over_mean"].as_f64().unwrap() - 13.6 / 7.8).abs() < 1e-9);
     let [one] = &both_ways([&[4_000_000, 1_000_000], &[9_000_000, 1_000_000]])[..] else { panic!("one") };
     assert_eq!(one.title, "Uneven load: u0 carries 1.80 × the mean of 2 links, 10.0.0.2 → 10.0.0.1");
+    assert_eq!(one.evidence["worse_direction"], "egress");
     assert!((one.evidence["other_max_over_mean"].as_f64().unwrap() - 1.6).abs() < 1e-9);
 
     let [one] = &both_ways([&[6_000_000, 1_000_000], &[4_000_000, 4_000_000]])[..] else { panic!("one") };

@@ -8,7 +8,7 @@ mod time_text;
 use ratatui::text::{Line, Span};
 use rocescope_common::account::FlowKey;
 
-use self::cost::{field, new_cost};
+use self::cost::new_cost;
 pub(in crate::tui) use self::ends::{Ends, both_ends};
 use self::sentence::kind;
 pub(in crate::tui) use self::sentence::{share_alone, shortened};
@@ -418,7 +418,7 @@ impl Part {
 /// Parts of place and cost that the title does not have, those that matter most first: the switch port to look at, a
 /// cost, the place, and the other costs.
 fn parts(finding: &Finding, end: Clock<'_>) -> Vec<Part> {
-    let place = field(finding, end, "Where").unwrap_or_default();
+    let place = finding.field("Where", *end).unwrap_or_default();
     let cost = new_cost(finding, end).unwrap_or_default();
     let part = |is_place: bool| move |(at, text): (usize, &str)| Part { is_place, at, text: text.to_owned() };
     let places = place.split(NEXT).enumerate().filter(|(_, text)| !text.is_empty());

@@ -73,8 +73,9 @@ impl<'a> Picture<'a> {
         let links = data.over_time.links.len();
         // Its marks stay while they are in the picture, or their peak would change when the problem ends.
         let is_seen = |one: &&Finding| one.active || one.last_seen_ns.is_some_and(|ns| ns >= grid.from_ns);
-        let (active, ended): (Vec<_>, Vec<_>) = findings.iter().filter(is_seen).partition(|one| one.active);
-        let marked_link = active.into_iter().chain(ended).find_map(|one| marked_link(data, one));
+        let marked = findings.iter().filter(is_seen);
+        let marked = marked.filter_map(|one| Some((!one.active, marked_link(data, one)?)));
+        let marked_link = marked.min_by_key(|(ended, _)| *ended).map(|(_, link)| link);
         Some(Self { view, data, chart, grid, findings, at_ns, marks: Vec::new(), links, marked_link, name })
     }
 

@@ -3,13 +3,9 @@
 use super::Clock;
 use crate::findings::Finding;
 
-pub(super) fn field(finding: &Finding, end: Clock<'_>, name: &str) -> Option<String> {
-    finding.field(name, *end)
-}
-
 /// The cost, without what the title says already.
 pub(super) fn new_cost(finding: &Finding, end: Clock<'_>) -> Option<String> {
-    let text = field(finding, end, "Impact")?;
+    let text = finding.field("Impact", *end)?;
     let new = |part: &&str| {
         if finding.title.contains(part) {
             return false;

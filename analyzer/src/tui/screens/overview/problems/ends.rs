@@ -112,8 +112,7 @@ pub(in crate::tui) struct Ends {
 
 /// The ends of a problem for below its title.
 pub(super) fn below_title(finding: &Finding, view: &View) -> Ends {
-    let known = queue_pairs(finding).map(|ends| ("", ends));
-    let known = known.or_else(|| worst_of(finding, view)).or_else(|| Some(("", ends(finding)?)));
+    let known = of_queue_pairs(finding, view).or_else(|| Some(("", ends(finding)?)));
     known.map_or_else(Ends::default, |(most, sides)| Ends {
         whole: in_form(most, &sides, Without::Nothing),
         forms: in_words(most, &sides),
@@ -122,8 +121,7 @@ pub(super) fn below_title(finding: &Finding, view: &View) -> Ends {
 
 /// The same with both hosts, for where the title does not stand right above.
 pub(in crate::tui) fn both_ends(finding: &Finding, view: &View) -> Vec<String> {
-    let known = queue_pairs(finding).map(|ends| ("", ends)).or_else(|| worst_of(finding, view));
-    known.map_or_else(Vec::new, |(most, sides)| {
+    of_queue_pairs(finding, view).map_or_else(Vec::new, |(most, sides)| {
         in_words(most, &sides.map(|side| Side { is_titled: false, ..side }))
     })
 }
@@ -143,6 +141,11 @@ fn in_words(most: &str, sides: &[Side; 2]) -> Vec<String> {
 fn is_titled(finding: &Finding, host: Address) -> bool {
     let (host, is_part) = (host.to_string(), |c: char| c.is_ascii_hexdigit() || matches!(c, '.' | ':'));
     finding.title.split(|c| !is_part(c)).any(|word| word.trim_end_matches(['.', ':']) == host)
+}
+
+/// Both ends with their queue pairs, of several flows those of the most affected one, and how it is related to them.
+fn of_queue_pairs(finding: &Finding, view: &View) -> Option<(&'static str, [Side; 2])> {
+    queue_pairs(finding).map(|ends| ("", ends)).or_else(|| worst_of(finding, view))
 }
 
 /// Both ends with their queue pairs.
