@@ -86,7 +86,7 @@ impl Period {
             let known = CountTimes { facts, flow, capable: false, total: flow.packets };
             known.before(end).saturating_sub(known.before(begin))
         };
-        flows.into_iter().map(of).sum()
+        flows.into_iter().map(of).fold(0, u64::saturating_add)
     }
 
     /// The part of a count of a flow that falls into it, taken as evenly spread over the flow's packets; of the whole
@@ -361,22 +361,23 @@ pub(super) fn cost_base<'a>(
     let mut base = CostBase::default();
     for flow in flows {
         let packets = period.all_packets(facts, [flow]);
-        base.packets += packets;
-        base.payload_bytes += scaled(packets, flow.payload_bytes, flow.packets);
+        base.packets = base.packets.saturating_add(packets);
+        base.payload_bytes =
+            base.payload_bytes.saturating_add(scaled(packets, flow.payload_bytes, flow.packets));
         base.flows += 1;
-        base.flows_ns += period.life_within_ns(flow);
+        base.flows_ns = base.flows_ns.saturating_add(period.life_within_ns(flow));
     }
     base
 }
 
-/// Impact of the retransmissions in these flows in a period.
+/// Impact of the retransmissions in these flows in a period. Sums saturate: an agent's stream may state any count.
 pub(super) fn impact<'a>(
     period: &Period,
     flows: impl IntoIterator<Item = &'a Flow>,
     cost: &Cost<'_>,
 ) -> Impact {
     let &Cost { ratio, signal, waits } = cost;
-    let (mut packets, mut bytes, mut waited) = (0, 0, 0);
+    let (mut packets, mut bytes, mut waited) = (0_u64, 0_u64, 0_u64);
     for flow in flows {
         let total = match signal {
             Signal::RetransmittedAfterTimeout => flow.losses_sum(|loss| loss.timeout_resent.or_zero()),
@@ -384,14 +385,35 @@ pub(super) fn impact<'a>(
             _ => flow.losses_sum(Loss::retransmissions),
         };
         let again = period.count(flow, signal, total);
-        packets += again;
-        bytes += scaled(again, flow.payload_bytes, flow.packets);
-        waited += waits.iter().map(|wait| wait.of(period, flow)).max().unwrap_or(0);
+        packets = packets.saturating_add(again);
+        bytes = bytes.saturating_add(scaled(again, flow.payload_bytes, flow.packets));
+        waited = waited.saturating_add(waits.iter().map(|wait| wait.of(period, flow)).max().unwrap_or(0));
     }
     Impact {
         packets_ratio: ratio,
         retransmissions: Some(packets),
         goodput_lost_bytes: (packets > 0).then_some(bytes),
         time_lost_ns: (waited > 0).then_some(waited),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::fixtures;
+    use crate::report::{Options, Report};
+
+    #[test]
+    fn the_base_of_a_cost_holds_any_counts() {
+        let flow = |qp| (fixtures::key(0, "10.0.0.1", "10.0.0.2", qp), fixtures::stats(1_000, 0, 1_000_000));
+        let sample = fixtures::sample(vec![fixtures::link("eth0", None)], vec![flow(17), flow(18)]);
+        let mut facts = Report::build(&sample, &Options::default()).facts;
+        let mut flows = facts.flows.to_vec();
+        for flow in &mut flows {
+            flow.payload_bytes = u64::MAX - 1;
+        }
+        facts.flows.clear();
+        let base = cost_base(&facts, &Period::whole(0, 1), &flows);
+        assert_eq!((base.flows, base.packets, base.payload_bytes), (2, 2_000, u64::MAX));
     }
 }
