@@ -66,13 +66,13 @@ enum Task {
     },
     /// Run all tests, with sudo for those that need root
     Test {
-        /// Run the tests in virtual machines instead: the live path on an older kernel, and those of `vm`
+        /// Run the tests in virtual machines instead: the kernel programs on an older kernel, and those of `vm`
         #[arg(long, conflicts_with = "packages")]
         vm: bool,
         /// Run the tests of another processor instead: the program for aarch64, under emulation
         #[arg(long, conflicts_with_all = ["vm", "packages"])]
         aarch64: bool,
-        /// Also run `check` and the tests of `--aarch64`, at the lowest priority, beside tests that wait
+        /// Also run `check`, at the lowest priority, beside tests that wait
         #[arg(long, conflicts_with_all = ["vm", "packages", "aarch64"])]
         checks: bool,
         /// Test the packages instead: built twice, linted, and in a virtual machine with systemd installed, run,

@@ -2,8 +2,6 @@
 
 mod lanes;
 
-use crate::check::ensure_target;
-use crate::dist::Target;
 use crate::ebpf_toolchain::EbpfToolchain;
 use crate::emulated;
 use crate::programs::{self, CHECKED, DEBUG, DependencyBuild, INTEGRATION, Programs, TestProgram};
@@ -45,10 +43,10 @@ const LONG: [&str; 17] = [
 const ALONE: [&str; 7] =
     ["load", "races", "seqlock", "live_timing", "live_findings", "replay_scale", "verifier"];
 
-/// What `--checks` adds: other tasks of this program.
-const CHECKS: [(&str, &[&str]); 2] = [("checks", &["check"]), ("aarch64", &["test", "--aarch64"])];
+/// What `--checks` adds: its name, and the task of this program.
+const CHECKS: (&str, &str) = ("checks", "check");
 
-/// Seconds after which a task of [`CHECKS`] hangs.
+/// Seconds after which [`CHECKS`] hang.
 const BESIDE_LIMIT: &str = "2400";
 
 /// A test that works for a given time: it takes the processors when others leave them.
@@ -127,7 +125,7 @@ impl Tally {
     }
 }
 
-/// Sets up and runs every test, and with `checks` those of [`CHECKS`].
+/// Sets up and runs every test, and with `checks` the [`CHECKS`].
 ///
 /// # Errors
 /// Names the sets of tests that failed. With `CI=true` also fails if something cannot be set up; otherwise
@@ -279,26 +277,23 @@ fn units(tests: &[TestProgram], environment: &[(String, String)], logs: &Path) -
     all
 }
 
-/// Runs those of [`CHECKS`]. The lowest priority leaves them what tests do not take.
+/// Runs the [`CHECKS`]. The lowest priority leaves them what tests do not take.
 fn run_checks(logs: &Path) -> Vec<(String, String, Result<()>)> {
+    let (name, task) = CHECKS;
     let this = match env::current_exe().context("cannot find the program of the tasks") {
         Ok(this) => this,
-        Err(error) => return vec![("checks".to_owned(), String::new(), Err(error))],
+        Err(error) => return vec![(name.to_owned(), String::new(), Err(error))],
     };
-    let job = |(name, arguments): (&str, &[&str])| {
-        // Children stay in the group of this program, which an interrupt and the limit of the caller end.
-        let mut command = Command::new("timeout");
-        command
-            .args(["--foreground", "--kill-after=30", BESIDE_LIMIT, "nice", "-n", "19"])
-            .arg(&this)
-            .args(arguments)
-            .stdin(Stdio::null());
-        LaneProgram { name: name.to_owned(), command }
-    };
-    // Both may add to the toolchain, which rustup does for one caller at a time.
-    let _ = ensure_target(Target::Arm.triple());
+    // Children stay in the group of this program, which an interrupt and the limit of the caller end.
+    let mut command = Command::new("timeout");
+    command
+        .args(["--foreground", "--kill-after=30", BESIDE_LIMIT, "nice", "-n", "19"])
+        .arg(&this)
+        .arg(task)
+        .stdin(Stdio::null());
     let mut all = Vec::new();
-    lanes::run(CHECKS.into_iter().map(job).collect(), CHECKS.len(), logs, |name, output, result| {
+    let program = LaneProgram { name: name.to_owned(), command };
+    lanes::run(vec![program], 1, logs, |name, output, result| {
         all.push((name.to_owned(), output.to_owned(), result));
     });
     all
