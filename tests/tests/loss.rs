@@ -51,8 +51,8 @@ fn sum(report: &Value, name: &str) -> u64 {
 #[test]
 fn loss_between_two_hosts_is_placed_from_either_side() {
     let near = replay(&["e1_loss1.h0.pcap.gz"]);
-    // One tap does not distinguish loss downstream from reordering: the cost is the warning, which owns the info.
-    assert_eq!(found(&near), [("retry.storm".into(), "warning".into())]);
+    // One tap does not distinguish loss downstream from reordering: the cost is the problem, which owns the info.
+    assert_eq!(found(&near), [("retry.storm".into(), "critical".into())]);
     let after = near["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == "loss.after_tap");
     let after = after.unwrap();
     assert_eq!((&after["severity"], &after["owner"]), (&"info".into(), &"retry.storm".into()), "{after}");

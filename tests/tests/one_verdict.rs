@@ -79,7 +79,7 @@ fn what_happened_downstream_has_one_name_in_all_of_a_report() {
     assert_eq!(count(&near, " loss or reordering episodes downstream (longest go-back"), 4, "{near}");
     assert!(near.contains("Loss or reordering downstream of e3_reorder.h0: 52 NAK episodes"), "{near}");
     assert!(
-        near.contains("warning Loss or reordering downstream: 56.2 % retransmitted, 10.0.0.1 → 10.0.0.2"),
+        near.contains("CRITICAL Loss or reordering downstream: 56.2 % retransmitted, 10.0.0.1 → 10.0.0.2"),
         "{near}"
     );
     assert!(near.contains("info Loss or reordering downstream of e3_reorder.h0"), "{near}");

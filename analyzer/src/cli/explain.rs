@@ -60,8 +60,9 @@ fn wanted(word: &str) -> Vec<&'static Entry> {
     // In lower case it is a family: with the badge `LOSS`, all findings that have it are meant.
     let may_be_badge = word != lower || !is_family(&lower);
     let is_badge = |entry: &Entry| {
-        let words = [entry.problem.word(), entry.problem.badge()];
-        may_be_badge && words.iter().any(|known| known.eq_ignore_ascii_case(word))
+        let kinds = [Some(entry.problem), entry.or];
+        let mut words = kinds.into_iter().flatten().flat_map(|kind| [kind.word(), kind.badge()]);
+        may_be_badge && words.any(|known| known.eq_ignore_ascii_case(word))
     };
     entries().filter(|entry| entry.parts().0 == lower || is_badge(entry)).collect()
 }

@@ -33,6 +33,8 @@ pub struct Entry {
     pub id: &'static str,
     /// Its kind, for the STATE column and the badges of the header.
     pub problem: Problem,
+    /// The kind of some of its findings, where they differ.
+    pub or: Option<Problem>,
     /// Position in the order of findings of the same severity: causes have lower numbers than their effects. Unique.
     pub rank: u16,
     /// Ids of findings that can cause it, if they name the same hosts at the same time.
@@ -65,6 +67,7 @@ impl Entry {
         Self {
             id: "",
             problem,
+            or: None,
             rank: u16::MAX,
             causes: &[],
             of_queue_pairs: false,

@@ -222,7 +222,7 @@ pub enum Severity {
     Info,
     /// Costs performance, or will.
     Warning,
-    /// Stops traffic, or makes the figures wrong.
+    /// Stops traffic, takes a large part of its bandwidth, or makes the figures wrong.
     Critical,
 }
 

@@ -104,7 +104,7 @@ const HEAD: &str = "\
      ROCESCOPE_BLESS=1 cargo test -p rocescope findings -->
 
 The problems that rocescope diagnoses. Each finding has an id, a severity (info: good to know; warning: costs performance, or will; critical: stops
-traffic, or makes the figures wrong), evidence in numbers, the flows concerned, where and since when it was seen, what it costs, and what to do.
+traffic, takes a large part of its bandwidth, or makes the figures wrong), evidence in numbers, the flows concerned, where and since when it was seen, what it costs, and what to do.
 If a finding has episodes, its ratios are of the latest: of the packets that the flows concerned sent from its first signal to its last, and never of
 packets before or after. Signals within less than a second are compared with the packets of the second around them. The packets of a flow without a signal
 of its own are taken as evenly spread between the marks that are kept every 10 s.

@@ -54,6 +54,8 @@ problems! {
         "receiver not ready: no receive buffer posted";
     Silent: "PEER", "PEER SILENT",
         "no response from the peer, or a dead queue pair";
+    Reordering: "REOR", "REORDERING",
+        "packets out of order, which their senders retransmit";
     Retransmission: "RETX", "RETRANSMISSIONS",
         "large share of retransmitted packets";
     Incast: "INCA", "INCAST",
@@ -72,7 +74,7 @@ problems! {
         "parallel links carry unequal load";
     Stall: "STOP", "JOB STALLED",
         "the job stopped communicating, or waits for a rank";
-    Step: "STEP", "STEPS",
+    Step: "STEP", "SLOW STEPS",
         "straggler, or steps of the job getting longer";
     Foreign: "ISOL", "ISOLATION",
         "traffic of another tenant or application";
@@ -86,8 +88,8 @@ impl Problem {
 
     /// True for packets that did not arrive whole, in order and accepted, and for recovery from it.
     pub fn is_of_delivery(self) -> bool {
-        use Problem::{Icrc, Loss, NotReady, Refused, Retransmission, Silent};
-        matches!(self, Icrc | Loss | NotReady | Refused | Retransmission | Silent)
+        use Problem::{Icrc, Loss, NotReady, Refused, Reordering, Retransmission, Silent};
+        matches!(self, Icrc | Loss | NotReady | Refused | Reordering | Retransmission | Silent)
     }
 
     /// The kind of a finding; `None` for an id that is not known.

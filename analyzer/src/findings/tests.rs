@@ -204,8 +204,8 @@ fn what_single_packets_say_was_seen_when_the_latest_passed() {
     };
     let all = refused(Some(reported));
     let order: Vec<&str> = all.iter().filter(|f| f.is_problem()).map(|finding| finding.id).collect();
-    assert_eq!(order, ["nak.remote_access_error", "rnr.slow_receiver", "retry.storm"]);
-    assert_eq!(order.iter().map(|id| seen(&all, id)).collect::<Vec<_>>(), [Some(11), Some(5), Some(3)]);
+    assert_eq!(order, ["nak.remote_access_error", "retry.storm", "rnr.slow_receiver"]);
+    assert_eq!(order.iter().map(|id| seen(&all, id)).collect::<Vec<_>>(), [Some(11), Some(3), Some(5)]);
     // A NAK without a known time may have been the latest: no later than the last packet of the flow.
     reported.rnr.count = 9;
     assert_eq!(seen(&refused(Some(reported)), "rnr.slow_receiver"), Some(19));

@@ -1,6 +1,8 @@
 //! Titles of at most 80 characters.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
+use std::net::Ipv4Addr;
 
 use super::{Finding, Hop};
 use crate::util::layout::tap_name;
@@ -81,20 +83,54 @@ pub(super) fn pair(src: impl Display, dst: impl Display) -> String {
     format!(", {src} → {dst}")
 }
 
-/// The hosts of several pairs. If several lose packets to one host, no single sender is at fault.
-pub(super) fn hosts<T: Display + PartialEq>(mut pairs: impl Iterator<Item = (T, T)> + Clone) -> String {
-    let (all, Some((src, dst))) = (pairs.clone(), pairs.next()) else { return String::new() };
+/// Longest last number of hosts that are named together, in characters.
+const MOST_NUMBERS: usize = 8;
+
+/// Hosts that differ in the last number of their IPv4 addresses: `10.0.0.1-4` or `10.0.0.2,7-9`; `None` of others, and
+/// where that is long.
+fn together(hosts: &BTreeSet<String>) -> Option<String> {
+    let octets = |host: &String| Some(host.parse::<Ipv4Addr>().ok()?.octets());
+    let mut all: Vec<[u8; 4]> = hosts.iter().map(octets).collect::<Option<_>>()?;
+    all.sort_unstable();
+    let ([a, b, c, _], last) = (all.first()?, all.last()?);
+    let next = |one: &[u8; 4], other: &[u8; 4]| one[3].checked_add(1) == Some(other[3]);
+    let runs = all.chunk_by(next).filter_map(|run| Some((run.first()?[3], run.last()?[3])));
+    let runs = runs.map(|(first, last)| match last - first {
+        0 => first.to_string(),
+        1 => format!("{first},{last}"),
+        _ => format!("{first}-{last}"),
+    });
+    let runs = runs.collect::<Vec<_>>().join(",");
+    (last[..3] == [*a, *b, *c] && runs.len() <= MOST_NUMBERS).then(|| format!("{a}.{b}.{c}.{runs}"))
+}
+
+/// The hosts of several pairs, by their addresses where these are few, and by their number. If several lose packets to
+/// one host, no single sender is at fault.
+pub(super) fn hosts<T: Display + PartialEq>(mut pairs: impl Iterator<Item = (T, T)> + Clone) -> [String; 2] {
+    let (all, Some((src, dst))) = (pairs.clone(), pairs.next()) else { return Default::default() };
     let others = pairs.clone().count() as u64;
+    let forms = |hosts: BTreeSet<String>, of: &dyn Fn(String) -> String| {
+        let counted = format!("{} hosts", units::count(hosts.len() as u64));
+        [of(together(&hosts).unwrap_or_else(|| counted.clone())), of(counted)]
+    };
     match others {
-        0 => pair(src, dst),
+        0 => [pair(&src, &dst), pair(src, dst)],
         _ if all.clone().all(|(_, other)| other == dst) => {
-            format!(", {} hosts → {dst}", units::count(others + 1))
+            forms(all.map(|(src, _)| src.to_string()).collect(), &|hosts| pair(hosts, &dst))
         }
         _ if all.clone().all(|(other, _)| other == src) => {
-            format!(", {src} → {} hosts", units::count(others + 1))
+            forms(all.map(|(_, dst)| dst.to_string()).collect(), &|hosts| pair(&src, hosts))
         }
-        _ => format!("{}{}", pair(src, dst), more(others, "host pair")),
+        _ => {
+            let first = format!("{}{}", pair(src, dst), more(others, "host pair"));
+            [first.clone(), first]
+        }
     }
+}
+
+/// The first of two forms of a part that fits after the diagnosis, else the second.
+pub(super) fn beside(diagnosis: &str, [first, second]: [String; 2]) -> String {
+    if fits(diagnosis, [&first]) { first } else { second }
 }
 
 /// ` (+2 more host pairs)`.
@@ -139,9 +175,25 @@ mod tests {
     #[test]
     fn many_hosts_have_a_comma() {
         let pairs = (0..1_499).map(|host| (host, 2_000));
-        assert_eq!(hosts(pairs.clone()), ", 1,499 hosts → 2000");
-        assert_eq!(hosts(pairs.map(|(one, other)| (other, one))), ", 2000 → 1,499 hosts");
+        assert_eq!(hosts(pairs.clone()), [", 1,499 hosts → 2000"; 2]);
+        assert_eq!(hosts(pairs.map(|(one, other)| (other, one))), [", 2000 → 1,499 hosts"; 2]);
         assert_eq!(more(1_000, "host pair"), " (+1,000 more host pairs)");
+    }
+
+    #[test]
+    fn hosts_of_one_subnet_are_named_together() {
+        let from = |numbers: &[u8]| {
+            let ends = numbers.iter().map(|n| (format!("10.40.2.{n}"), "10.40.1.11".to_owned()));
+            hosts(ends.collect::<Vec<_>>().into_iter())
+        };
+        let [named, counted] = from(&[25, 26, 28, 27]);
+        assert_eq!((&*named, &*counted), (", 10.40.2.25-28 → 10.40.1.11", ", 4 hosts → 10.40.1.11"));
+        assert_eq!(from(&[9, 25, 26])[0], ", 10.40.2.9,25,26 → 10.40.1.11");
+        assert_eq!(from(&[1, 3, 5, 7, 9])[0], ", 5 hosts → 10.40.1.11", "too long");
+        let two = [("10.0.0.1", "10.0.0.3"), ("10.0.1.2", "10.0.0.3")];
+        assert_eq!(hosts(two.into_iter())[0], ", 2 hosts → 10.0.0.3", "of two subnets");
+        assert_eq!(beside("Loss", [named.clone(), counted.clone()]), named);
+        assert_eq!(beside(&"x".repeat(MOST - 24), [named, counted.clone()]), counted);
     }
 
     #[test]

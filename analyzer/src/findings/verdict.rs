@@ -110,6 +110,8 @@ pub struct Verdict<'a> {
     is_noted: bool,
     /// Problems that have ended. Unit: findings.
     pub ended: u64,
+    /// End of the last problem where all have ended, Unix nanoseconds; `None` of any other state, and where unknown.
+    pub healthy_since_ns: Option<u64>,
     /// The worst finding, of a report or a run: the first in the order of [`order`](super::order) that is as severe as
     /// `health`, also where it is quiet by now. `None` when there is none above info.
     pub worst: Option<&'a Finding>,
@@ -172,7 +174,9 @@ impl<'a> Verdict<'a> {
         let worst = troubles().find(is_critical).or(headline);
         let is_reserved =
             (is_incomplete || may_stall || may_lose) && matches!(health, Health::Healthy | Health::Recovered);
-        Self { health, detail, at, is_reserved, is_noted: false, ended, worst, headline }
+        let ends = findings.iter().filter(|one| one.is_problem()).filter_map(|one| one.last_seen_ns);
+        let healthy_since_ns = ends.max().filter(|_| health == Health::Recovered);
+        Self { health, detail, at, is_reserved, is_noted: false, ended, healthy_since_ns, worst, headline }
     }
 
     /// True if nothing is wrong, without reserve: only then a view calls the traffic healthy.

@@ -13,7 +13,8 @@ pub type About = &'static [Problem];
 /// Packets lost, and gaps in sequences.
 pub const LOST: About = &[Problem::Loss, Problem::Icrc];
 /// Retransmissions.
-pub const RETRANSMITTED: About = &[Problem::Retransmission, Problem::Loss, Problem::NotReady];
+pub const RETRANSMITTED: About =
+    &[Problem::Retransmission, Problem::Reordering, Problem::Loss, Problem::NotReady];
 /// NAKs other than RNR NAKs.
 pub const NAK: About = &[Problem::Refused, Problem::Loss, Problem::NotReady];
 /// RNR NAKs.

@@ -425,7 +425,7 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
         .place(place)
         .ends(requester, responder)
         .step(
-            format!("On {most}, check that the notification point (roce_np) is enabled."),
+            format!("On {most}, check that the notification point (roce_np) is enabled; Soft-RoCE has none."),
             there.and_then(Commands::ecn),
         )
         .step(

@@ -359,8 +359,7 @@ fn state(app: &App, data: &Data, (room, wide): (usize, bool)) -> Spans {
                 if app.view.shows_end() {
                     return fine("HEALTHY AT THE END");
                 }
-                let problems = concluded.findings.iter().filter(|one| one.is_problem());
-                let since = problems.filter_map(|one| one.last_seen_ns).max();
+                let since = verdict.healthy_since_ns;
                 let since = since.map(|ns| format!("HEALTHY SINCE {}", app.view.data_end(None).clock(ns)));
                 let long = since.as_deref().filter(|word| !word.contains('-') && letters(word) + 4 <= room);
                 fine(long.unwrap_or("HEALTHY NOW"))

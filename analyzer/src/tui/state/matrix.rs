@@ -76,7 +76,7 @@ impl Metric {
     pub const fn of(kind: Problem) -> Self {
         match kind {
             Problem::Loss | Problem::Icrc => Self::Loss,
-            Problem::Retransmission => Self::Retransmissions,
+            Problem::Retransmission | Problem::Reordering => Self::Retransmissions,
             Problem::Refused => Self::Naks,
             Problem::NotReady => Self::Rnr,
             Problem::Congestion | Problem::Incast | Problem::NoCnp | Problem::Notification => Self::Ce,

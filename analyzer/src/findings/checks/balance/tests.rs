@@ -216,7 +216,7 @@ fn the_heaviest_flows_of_the_busiest_link_are_named() {
 
     assert_eq!(finding.flows.iter().map(|flow| flow.dest_qp).collect::<Vec<_>>(), [100, 101], "worst first");
     // All are sent by one host.
-    assert_eq!(finding.title, "Uneven load: u0 carries 1.81 × the mean of 2 links, 10.0.0.1 → 2 hosts");
+    assert_eq!(finding.title, "Uneven load: u0 carries 1.81 × the mean of 2 links, 10.0.0.1 → 10.0.0.2,3");
     let addr = |end: &Option<crate::findings::End>| end.as_ref().map(|end| (end.addr.to_string(), end.qpn));
     assert_eq!(addr(&finding.requester), Some(("10.0.0.1".to_owned(), None)));
     assert_eq!(finding.responder, None);

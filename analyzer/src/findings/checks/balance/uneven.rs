@@ -8,7 +8,7 @@ use crate::findings::dedup;
 use crate::findings::order::OVER_NS;
 use crate::findings::period::Period;
 use crate::findings::raise::are_alike;
-use crate::findings::title::{hosts, short, title};
+use crate::findings::title::{beside, hosts, short, title};
 use crate::findings::{ByHand, Commands, End, Episode, Finding, Input, Place, Raise, Severity};
 use crate::sample::{Address, Direction};
 use crate::util::numbers::share;
@@ -190,6 +190,7 @@ impl Uneven {
         let counts = |(bytes, flow): &&(u64, &Flow)| flow.payload_bytes > 0 && *bytes as f64 >= least;
         let with_data: Vec<&Flow> = flows.iter().filter(counts).map(|(_, flow)| *flow).collect();
         let (between, (requester, responder)) = hosts_of(input, &with_data);
+        let between = beside(&diagnosis, between);
         let raise = if bound {
             bound_steps(input, raise, &busiest)
         } else {
@@ -227,11 +228,11 @@ fn in_words(input: &Input<'_>, flows: &[(u64, &Flow)]) -> Vec<(String, f64)> {
 
 /// The hosts of these flows in words, and as requester and responder, where all send or all receive on one of them.
 /// Queue pairs are left out: which flows are there changes, and the problem stays the same.
-fn hosts_of(input: &Input<'_>, flows: &[&Flow]) -> (String, (Option<End>, Option<End>)) {
+fn hosts_of(input: &Input<'_>, flows: &[&Flow]) -> ([String; 2], (Option<End>, Option<End>)) {
     let pairs: BTreeSet<(Address, Address)> = flows.iter().map(|flow| (flow.src, flow.dst)).collect();
-    let Some(&(src, dst)) = pairs.first() else { return (String::new(), (None, None)) };
+    let Some(&(src, dst)) = pairs.first() else { return Default::default() };
     if pairs.iter().any(|pair| pair.0 != src) && pairs.iter().any(|pair| pair.1 != dst) {
-        return (String::new(), (None, None));
+        return Default::default();
     }
     // Responses go to the requester. Where a host sends both, it is named in the role of most bytes.
     let is_request = |flow: &&Flow| flow.psn.is_some();

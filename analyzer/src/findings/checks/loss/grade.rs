@@ -118,7 +118,7 @@ pub(super) fn headline(
     links: &[&str],
     (worst, sum): (&Pair<'_>, LossCounts),
     answers: bool,
-    hosts: &str,
+    hosts: &[String; 2],
 ) -> String {
     let names = title::links(links);
     let mut all = vec![diagnosis(side, &names, worst, sum, answers)];
@@ -129,7 +129,8 @@ pub(super) fn headline(
     if side == Side::Upstream && !worst.doubt.any() {
         all.push(lost_upstream(&names, worst, sum, ""));
     }
-    let fitting = all.iter().position(|diagnosis| title::fits(diagnosis, [hosts])).unwrap_or(shortest);
+    let fits = |form: &String| all.iter().position(|diagnosis| title::fits(diagnosis, [form]));
+    let fitting = hosts.iter().find_map(fits).unwrap_or(shortest);
     all.swap_remove(fitting)
 }
 

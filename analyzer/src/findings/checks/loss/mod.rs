@@ -529,6 +529,7 @@ fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, not_evaluated: u64, f
     let sum = if others.is_empty() { worst.sum } else { all };
     let hosts = title::hosts(bad.iter().map(|(hosts, _)| *hosts));
     let diagnosis = headline(side, links, (worst, sum), answers, &hosts);
+    let hosts = title::beside(&diagnosis, hosts);
     let mut raise = Raise::new(entry, severity, title::title(diagnosis, [hosts, own_loss(dropped)]))
         .evidence("loss_ratio", all.ratio())
         .worst_ratio(worst.sum.ratio());

@@ -157,7 +157,7 @@ fn hosts_that_lose_alike_are_all_named() {
     let titles = named(&pairs(&[(0, 1, 5), (0, 2, 4), (0, 3, 1), (0, 4, 0)]));
     assert_eq!(titles.len(), 1, "{titles:?}");
     let title = &titles[0];
-    assert!(title.ends_with("9 of 2,009 packets (0.45 %), 2 hosts → 10.0.0.99"), "{title}");
+    assert!(title.ends_with("9 of 2,009 packets (0.45 %), 10.0.0.1,2 → 10.0.0.99"), "{title}");
     let listed = |lost| -> Vec<String> {
         let finding = by_id(&pairs(lost), "loss.before_tap").unwrap();
         let pairs = finding.evidence["pairs"].as_array().unwrap();
@@ -194,7 +194,7 @@ fn the_same_hosts_on_several_links_are_one_finding() {
     let all = rails(&[(0, 1, 6), (0, 2, 6), (1, 1, 9), (1, 2, 9)]);
     assert_eq!(all.len(), 1, "{all:?}");
     let one = &all[0];
-    assert_eq!(one.title, "Loss upstream of eth0,1: 30 of 4,030 packets (0.74 %), 2 hosts → 10.0.0.99");
+    assert_eq!(one.title, "Loss upstream of eth0,1: 30 of 4,030 packets (0.74 %), 10.0.0.1,2 → 10.0.0.99");
     assert_eq!(
         (one.place.link.as_deref(), &one.place.links[..]),
         (None, &["eth0".into(), "eth1".into()][..])
@@ -346,7 +346,7 @@ fn steps_distinguish_loss_corruption_and_reordering_downstream() {
     let storm = by_id(&with_naks(100), "retry.storm").unwrap();
     let step = |begin: &str| storm.steps.iter().find(|step| step.text.starts_with(begin)).unwrap();
     let command = |begin| step(begin).command.as_deref();
-    assert_eq!(command("Compare drop counters and FCS errors of the switches"), None);
+    assert_eq!(command("Read drop counters and FCS errors of the switches"), None);
     assert_eq!(command("Check the RDMA counters on 10.0.0.2"), Some("rdma statistic show"), "not of ethtool");
     let capture = step("Capture on 10.0.0.2 and at this tap");
     let line = capture.command.as_deref().unwrap();
@@ -367,7 +367,7 @@ fn each_host_pair_is_judged_by_its_own_figures() {
         of(&sample),
         [(
             Severity::Critical,
-            "Loss upstream of eth0: 29 of 2,029 packets (1.43 %), 2 hosts → 10.0.0.99".into()
+            "Loss upstream of eth0: 29 of 2,029 packets (1.43 %), 10.0.0.1,2 → 10.0.0.99".into()
         )]
     );
     let worst = by_id(&sample, "loss.before_tap").unwrap();

@@ -63,6 +63,7 @@ pub(super) const FAMILY: Family = Family {
 
 pub(in crate::findings) const STORM: Entry = Entry {
     id: ids::RETRY_STORM,
+    or: Some(Problem::Reordering),
     rank: 280,
     needs: &[RequiredData::Loss, RequiredData::Sequences],
     causes: &[
@@ -78,7 +79,7 @@ pub(in crate::findings) const STORM: Entry = Entry {
     title: "Retransmission storm",
     meaning: "Senders spend much of their capacity on retransmissions: the job gets the rest, and the fabric carries load without progress.",
     computed: "Per host pair: retransmissions of packets that had passed before, whatever the cause (flows[].loss.retransmitted; duplicates made by a mirror and reordered packets do not \
-               count). A warning when they are the share `retry.ratio` of the packets sent and at least `retry.packets`.\n\
+               count). A warning when they are the share `retry.ratio` of the packets sent and at least `retry.packets`, critical from the share `retry.critical_ratio` on.\n\
                \n\
                The share `retry.nak_ratio` suffices between hosts that an info loss.after_tap names: their receivers send sequence-error NAKs for these packets, and the cost is \
                certain whether they were lost or reordered. Retransmissions that follow RNR NAKs do not count there. Its host pairs are one finding, which owns that loss.after_tap.\n\
@@ -105,6 +106,9 @@ limits! {
     ratio: f64 = 0.2,
         "minimum retransmission ratio",
         "A healthy software stack under load shows up to 8 % in our captures; at a fifth the job loses a fifth of its bandwidth";
+    critical_ratio: f64 = 0.3,
+        "minimum retransmission ratio for critical, of at least `retry.packets` retransmissions",
+        "As loss.critical_ratio: a go-back-N sender with 50 packets in flight that loses one in 100 retransmits this share";
     nak_ratio: f64 = 0.01,
         "minimum retransmission ratio where receivers send sequence-error NAKs for packets that passed this tap",
         "As loss.ratio: with 100 packets in flight, a go-back-N sender that loses one in 10,000 retransmits this share";
@@ -298,7 +302,7 @@ fn decide(input: &Input<'_>, flow: Option<&Flow>, raise: Raise) -> Raise {
     let Flow { src, dst, .. } = flow;
     let raise = raise
         .step(
-            format!("Compare drop counters and FCS errors of the switches between {src} and {dst} with the NAK episodes: without any, packets were reordered."),
+            format!("Read drop counters and FCS errors of the switches between {src} and {dst}: if they grow, packets are lost; if not, they are reordered."),
             ByHand::Switch,
         )
         .step(
@@ -330,12 +334,14 @@ fn raise(
     let advice = advice(input.facts, storm.reordered, hosts, known, found);
     let (requester, responder) = ends::of_lost(input, flows());
     let place = Place::of_several(input, flows());
+    let reorders = causes_repairs(storm.reordered, storm, naks.as_ref());
     let place = match naks.as_ref() {
-        _ if causes_repairs(storm.reordered, storm, naks.as_ref()) => place.hop(Hop::Upstream),
+        _ if reorders => place.hop(Hop::Upstream),
         Some(_) => place.hop(Hop::Downstream),
         None => place,
     };
-    let mut raise = Raise::new(&STORM, Severity::Warning, headline(input, storm, naks.as_ref(), hosts))
+    let severity = severity(&input.limits.retry, storm.retransmitted, storm.ratio());
+    let mut raise = Raise::new(&STORM, severity, headline(input, storm, naks.as_ref(), hosts))
         .advice(&advice)
         .reordered(storm.reordered)
         .nak_episodes(naks.as_ref().map(|naks| naks.episodes), naks.as_ref().and_then(|naks| naks.what))
@@ -354,8 +360,17 @@ fn raise(
     if storm.reordered > 0 || naks.is_some() {
         raise = raise.owns(&[ids::RETRY_TIMEOUTS]);
     }
+    if reorders {
+        raise = raise.reorders();
+    }
     steps(input, raise, storm, naks.as_ref()).into(found);
     known.add(found, found.len() - 1);
+}
+
+/// The severity of what costs this many retransmissions, a share of the packets sent.
+pub(super) fn severity(limits: &Limits, retransmitted: u64, ratio: f64) -> Severity {
+    let is_critical = retransmitted >= limits.packets && ratio >= limits.critical_ratio;
+    if is_critical { Severity::Critical } else { Severity::Warning }
 }
 
 /// The title: what it is, how much, and between which hosts.
@@ -388,7 +403,8 @@ fn headline(
     };
     let late = late.filter(|_| !diagnosis.starts_with("Reordering:"));
     let reordered = late.map_or_else(String::new, |late| format!(", {} out of order", units::count(late)));
-    title(diagnosis, [reordered, title::hosts(hosts.iter().copied())])
+    let between = title::beside(&format!("{diagnosis}{reordered}"), title::hosts(hosts.iter().copied()));
+    title(diagnosis, [reordered, between])
 }
 
 /// True if packets out of order can be why senders retransmit: they are no fewer than the timeouts and NAKs.

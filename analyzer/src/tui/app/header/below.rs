@@ -50,7 +50,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, im
         let others = if shown.is_some() { parts } else { fill(&mut spans, parts, width - 1) };
         fill(&mut spans, shown.cloned().into_iter().collect(), width - 1);
         if shown.is_some() {
-            unknown = fill(&mut spans, unknown, width - 1);
+            unknown = one_of(&mut spans, unknown, width - 1);
         }
         line(buffer, at.metrics, 0, &spans.into_line());
         (spans, last) = (part("   ", theme::PLAIN), at.cost);
@@ -58,10 +58,10 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, im
         let mut others = others.into_iter();
         fill(&mut spans, who.into_iter().chain(others.next()).collect(), hinted);
         // Of more than one cost the first says enough.
-        unknown = fill(&mut spans, unknown, hinted);
+        unknown = one_of(&mut spans, unknown, hinted);
         fill(&mut spans, others.collect(), hinted);
     }
-    fill(&mut spans, unknown, hinted);
+    one_of(&mut spans, unknown, hinted);
     if let Some(seen) = coverage(app, false)
         && spans.width + seen.width + 6 <= hinted
     {
@@ -96,6 +96,13 @@ fn begin(spans: &mut Spans, rest: &str, time: &TimeText, other: usize, most: usi
     let other = if other > 0 { other + 3 } else { 0 };
     let time = time.best(|form| letters(form) + other <= free, |form| letters(form) <= free);
     fill(spans, time.into_iter().map(str::to_owned).collect(), most);
+}
+
+/// Adds the first of these forms that has room; returns them where none has.
+fn one_of<'a>(spans: &mut Spans, forms: &'a [&'a str], most: usize) -> &'a [&'a str] {
+    let Some(form) = forms.iter().find(|form| letters(form) <= left(spans, most)) else { return forms };
+    fill(spans, vec![(*form).to_owned()], most);
+    &[]
 }
 
 /// Adds whole parts, as half a figure says nothing; returns those without room.

@@ -416,7 +416,7 @@ impl Part {
 }
 
 /// Parts of place and cost that the title does not have, those that matter most first: the switch port to look at, a
-/// cost, the place, and the other costs.
+/// cost, the place, and the other costs; the place before the cost where the title has a share.
 fn parts(finding: &Finding, end: Clock<'_>) -> Vec<Part> {
     let place = finding.field("Where", *end).unwrap_or_default();
     let cost = new_cost(finding, end).unwrap_or_default();
@@ -427,9 +427,14 @@ fn parts(finding: &Finding, end: Clock<'_>) -> Vec<Part> {
     if finding.is_placed_by_title() {
         places.clear();
     }
-    let mut costs = cost.split(NEXT).enumerate().filter(|(_, text)| !text.is_empty()).map(part(false));
-    switch.extend(costs.next());
-    switch.into_iter().chain(places).chain(costs).collect()
+    let costs = cost.split(NEXT).enumerate().filter(|(_, text)| !text.is_empty()).map(part(false));
+    let (mut first, others): (Vec<Part>, Vec<Part>) = costs.partition(|part| part.at == 0);
+    // Where the title has the share that it costs, where it is says more.
+    if finding.title.contains(" %") {
+        switch.append(&mut places);
+    }
+    switch.append(&mut first);
+    switch.into_iter().chain(places).chain(others).collect()
 }
 
 /// The parts that find room behind one another, in the order of the text that they are of, and the others.
@@ -559,8 +564,8 @@ pub(in crate::tui) struct Impact {
     /// Cost and place of the problem, in parts that are dropped from the end.
     pub(in crate::tui) parts: Vec<String>,
     pub(in crate::tui) who: Ends,
-    /// That the process of neither end is known, if so, for where there is room.
-    pub(in crate::tui) unknown: Vec<String>,
+    /// That the process of neither end is known, if so, for where there is room: the longest form first.
+    pub(in crate::tui) unknown: &'static [&'static str],
 }
 
 /// Time of the worst problem, its cost and place, and its ends, for the lines below the verdict.
@@ -575,7 +580,7 @@ pub(in crate::tui) fn impact(view: &View) -> Option<Impact> {
     let parts: Vec<String> = parts(worst, end).into_iter().map(worded).collect();
     let who = ends::below_title(worst, view);
     let owned = who.forms.is_empty() || view.analysis.as_ref().is_none_or(|analysis| analysis.owned);
-    let unknown = if owned { Vec::new() } else { vec!["process unknown".to_owned()] };
+    let unknown: &[&str] = if owned { &[] } else { &["process unknown", "process ?"] };
     (time.is_known() || !parts.is_empty() || !who.forms.is_empty()).then_some(Impact {
         time,
         parts,
