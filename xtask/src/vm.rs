@@ -80,8 +80,8 @@ const AFTERWARDS: &str = "soft_roce_tshark";
 pub(crate) const PROGRAMS_TEST: &str = "words";
 /// Environment variable with the folder of those results.
 const RESULTS_VAR: &str = "ROCESCOPE_VM_RESULTS";
-/// Timeout of the guest in seconds, for a hang. It takes ten minutes, on another kernel twenty, and did take twice as long
-/// on a slow machine.
+/// Timeout of the guest in seconds, for a hang. It takes ten minutes, on another kernel twenty, and did take twice as
+/// long on a slow machine.
 const LIMIT: &str = "3000";
 /// Prefix of the guest's last line, see `init.sh`.
 const DONE: &str = "guest: done";

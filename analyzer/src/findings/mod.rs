@@ -100,6 +100,7 @@ pub fn check(input: &Input<'_>) -> Vec<Finding> {
     let peer =
         |(src, dst, qp): &index::Name| input.facts.to_qp(*src, *dst, *qp).find_map(|flow| flow.peer_qp);
     relate::relate(&mut found, peer);
+    checks::retry::grade(&input.limits.retry, &mut found);
     bound::bound(&mut found, end_ns);
     fabric::adapt(&mut found, input.facts.is_infiniband());
     page::fill(&mut found);

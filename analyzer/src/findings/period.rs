@@ -407,12 +407,11 @@ mod tests {
     fn the_base_of_a_cost_holds_any_counts() {
         let flow = |qp| (fixtures::key(0, "10.0.0.1", "10.0.0.2", qp), fixtures::stats(7, 1_000, 1_000_000));
         let sample = fixtures::sample(vec![fixtures::link("eth0", None)], vec![flow(17), flow(18)]);
-        let mut facts = Report::build(&sample, &Options::default()).facts;
-        let mut flows = facts.flows.to_vec();
+        let facts = Report::build(&sample, &Options::default()).facts;
+        let mut flows = facts.flows.clone();
         for flow in &mut flows {
             flow.payload_bytes = u64::MAX - 1;
         }
-        facts.flows.clear();
         let base = cost_base(&facts, &Period::whole(0, u64::MAX), &flows);
         assert_eq!((base.flows, base.packets, base.payload_bytes), (2, 2_000, u64::MAX));
     }

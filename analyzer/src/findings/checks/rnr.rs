@@ -41,7 +41,7 @@ pub(in crate::findings) const SLOW: Entry = Entry {
     measure: Some(Measure::ratio("rnr_ratio")),
     title: "Receiver not ready (RNR NAKs)",
     meaning: "SENDs, or WRITEs with immediate data, arrive before the receiver has posted a receive buffer. The receiver refuses them with an RNR NAK; the sender waits for the RNR timer and retransmits all that was in flight. After rnr_retry attempts the connection fails.",
-    computed: "Per receiving host: a warning from `rnr.naks` RNR NAKs on, when they are at least the share `rnr.ratio` of the request packets sent to it; critical from `retry.packets` retransmissions and the share `retry.critical_ratio` of these packets on. The sequence-error NAKs and retransmissions that follow an RNR NAK belong to it and are no finding of their own. Figures are those of the latest episode ({EPISODE_GAP_NS} without the signal end one), over {LEAST_NS} at least.",
+    computed: "Per receiving host: a warning from `rnr.naks` RNR NAKs on, when they are at least the share `rnr.ratio` of the request packets sent to it. The sequence-error NAKs and retransmissions that follow an RNR NAK belong to it and are no finding of their own. Figures are those of the latest episode ({EPISODE_GAP_NS} without the signal end one), over {LEAST_NS} at least.",
     advice: "The receiving process is too slow or posts too few receives: look at its CPU (pinning, NUMA node, a busy or paused GPU), at the depth of its receive queue, and at what it waits for. A \
              longer RNR timer only hides it. If retries are exhausted: rnr_retry 7 means unlimited.",
     caveat: "A few RNR NAKs at the start of a job are usual: peers do not start at the same time.",
@@ -177,9 +177,7 @@ fn raise(
     let first = flows.iter().min_by_key(|flow| (&flow.link, flow.dst, flow.dest_qp));
     let (requester, responder) = ends::of_answers(input, flows.iter().copied());
     let who = responder.as_ref().map_or_else(|| host.to_string(), ToString::to_string);
-    let cost_severity = |(again, share)| super::retry::severity(&input.limits.retry, again, share);
-    let severity = retransmissions.zip(packets_ratio).map_or(Severity::Warning, cost_severity);
-    let raise = Raise::new(&SLOW, severity, title)
+    let raise = Raise::new(&SLOW, Severity::Warning, title)
         .evidence("rnr_naks", *naks)
         .evidence("rnr_ratio", *ratio)
         .evidence("packets", *packets)

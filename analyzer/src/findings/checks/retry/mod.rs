@@ -107,7 +107,7 @@ limits! {
         "minimum retransmission ratio",
         "A healthy software stack under load shows up to 8 % in our captures; at a fifth the job loses a fifth of its bandwidth";
     critical_ratio: f64 = 0.3,
-        "minimum retransmission ratio for critical, of at least `retry.packets` retransmissions",
+        "minimum retransmission ratio for critical, of `retry.packets` retransmissions at least: of every warning with this cost",
         "As loss.critical_ratio: a go-back-N sender with 50 packets in flight that loses one in 100 retransmits this share";
     nak_ratio: f64 = 0.01,
         "minimum retransmission ratio where receivers send sequence-error NAKs for packets that passed this tap",
@@ -340,8 +340,7 @@ fn raise(
         Some(_) => place.hop(Hop::Downstream),
         None => place,
     };
-    let severity = severity(&input.limits.retry, storm.retransmitted, storm.ratio());
-    let mut raise = Raise::new(&STORM, severity, headline(input, storm, naks.as_ref(), hosts))
+    let mut raise = Raise::new(&STORM, Severity::Warning, headline(input, storm, naks.as_ref(), hosts))
         .advice(&advice)
         .reordered(storm.reordered)
         .nak_episodes(naks.as_ref().map(|naks| naks.episodes), naks.as_ref().and_then(|naks| naks.what))
@@ -367,10 +366,19 @@ fn raise(
     known.add(found, found.len() - 1);
 }
 
-/// The severity of what costs this many retransmissions, a share of the packets sent.
-pub(super) fn severity(limits: &Limits, retransmitted: u64, ratio: f64) -> Severity {
-    let is_critical = retransmitted >= limits.packets && ratio >= limits.critical_ratio;
-    if is_critical { Severity::Critical } else { Severity::Warning }
+/// Makes warnings critical that cost a large part of what their flows sent, whatever their kind: one fault has one
+/// severity at every tap.
+pub(in crate::findings) fn grade(limits: &Limits, found: &mut [Finding]) {
+    let is_costly = |one: &Finding| {
+        let again = one.impact.retransmissions.filter(|n| *n >= limits.packets);
+        let cost = again.zip(one.subject.cost_base);
+        cost.is_some_and(|(again, base)| share(again, base.packets) >= limits.critical_ratio)
+    };
+    for one in found.iter_mut().filter(|one| one.severity == Severity::Warning) {
+        if is_costly(one) {
+            one.severity = Severity::Critical;
+        }
+    }
 }
 
 /// The title: what it is, how much, and between which hosts.
