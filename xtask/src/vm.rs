@@ -38,9 +38,11 @@ const POSTS: (&str, &str) = ("soft_roce_posts", "--ignored");
 /// The same on two guests with one kernel, which take the same time: those beside the tests on an older kernel, and
 /// those whose results are compared with tshark.
 const BESIDE_OLDER: [(&str, &str); 2] =
-    [("soft_roce", "--ignored faults:: hosts:: jobs:: queue_pairs_missed::"), POSTS];
-const COMPARED: [(&str, &str); 1] =
-    [("soft_roce", "--ignored --skip faults:: --skip hosts:: --skip jobs:: --skip queue_pairs_missed::")];
+    [("soft_roce", "--ignored faults:: hosts:: jobs:: queue_pairs_missed:: recorded::"), POSTS];
+const COMPARED: [(&str, &str); 1] = [(
+    "soft_roce",
+    "--ignored --skip faults:: --skip hosts:: --skip jobs:: --skip queue_pairs_missed:: --skip recorded::",
+)];
 /// Tests that run on another kernel, `cargo xtask vm --kernel 5.15`: the programs load, count what a replay counts,
 /// and stop; lifecycle, faults and posts of queue pairs. Those that are only for older kernels come first.
 const BY_KERNEL: [(&str, &str); 8] = [

@@ -123,6 +123,15 @@ pub trait Facts {
 }
 
 impl Expr {
+    /// Levels of its canonical text: a test alone is one.
+    pub(super) fn depth(&self) -> u32 {
+        match self {
+            Self::All(exprs) | Self::Any(exprs) => 1 + exprs.iter().map(Self::depth).max().unwrap_or(0),
+            Self::Not(inner) => 1 + inner.depth(),
+            Self::Test(_) => 1,
+        }
+    }
+
     /// True if it holds. `None` where an unknown figure decides: neither the test nor its opposite holds then.
     pub fn decide(&self, facts: &impl Facts) -> Option<bool> {
         match self {

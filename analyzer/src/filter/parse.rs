@@ -19,6 +19,13 @@ pub(super) enum Scope {
     View,
 }
 
+/// Remedy for what is nested too deep.
+const SHALLOWER: &str = "remove parentheses";
+
+fn too_deep() -> String {
+    format!("more than {MAX_DEPTH} nested expressions")
+}
+
 struct Parser<'a> {
     text: &'a str,
     tokens: Vec<Token>,
@@ -40,6 +47,11 @@ pub(super) fn parse(text: &str, scope: Scope, vocabulary: Vocabulary) -> (Option
     let expr = parser.either();
     if let Some(token) = parser.take() {
         parser.fail::<()>(&token, "`)` without `(`", "remove it".into());
+    }
+    // Its canonical text has parentheses around each `and` and `or`, and is read again.
+    if parser.error.is_none() && expr.as_ref().is_some_and(|expr| expr.depth() > MAX_DEPTH) {
+        parser.fail_at::<()>(0, text.len(), too_deep(), SHALLOWER.into());
+        return (None, parser.error);
     }
     (expr, parser.error)
 }
@@ -103,8 +115,7 @@ impl Parser<'_> {
         };
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            let cause = format!("more than {MAX_DEPTH} nested expressions");
-            return self.fail(&token, cause, "remove parentheses".into());
+            return self.fail(&token, too_deep(), SHALLOWER.into());
         }
         let expr = match &token.kind {
             TokenKind::Not => self.factor().map(|inner| Expr::Not(Box::new(inner))),

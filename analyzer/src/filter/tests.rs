@@ -341,6 +341,17 @@ fn nesting_has_a_limit_and_length_has_none() {
     let deep = "(".repeat(100_000);
     assert!(source(&deep).unwrap_err().cause.contains("nested"));
     assert!(source(&"not ".repeat(100_000)).is_err());
+    // The canonical text of each that is accepted is accepted, too.
+    for count in 1..70 {
+        let nested = format!("{n}qp 1 {n}qp 2 or qp 3", n = "not ".repeat(count));
+        let Ok(accepted) = source(&nested) else {
+            assert!(count > 60, "{count}");
+            continue;
+        };
+        let canonical = accepted.expr().to_string();
+        assert_eq!(source(&canonical).map(|again| again.expr().to_string()), Ok(canonical), "{count}");
+    }
+    assert!(source(&format!("{}qp 1 qp 2", "not ".repeat(63))).unwrap_err().cause.contains("nested"));
     let long = vec!["qp 1"; 2000].join(" or ");
     assert!(source(&long).unwrap().packet(&Frame { dest_qp: 1, ..frame() }, ""));
 }
