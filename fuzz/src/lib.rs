@@ -112,6 +112,9 @@ pub fn judge(sample: &Sample, options: &Options) -> Value {
 }
 
 /// The same as a release evaluates it, where sums of counts that no network has wrap: `None` if one exceeds 64 bits.
+///
+/// # Panics
+/// As [`judge`], other than for an overflow.
 pub fn judge_any_counts(sample: &Sample, options: &Options) -> Option<Value> {
     static TOLERANT: Once = Once::new();
     TOLERANT.call_once(|| {

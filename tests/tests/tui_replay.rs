@@ -235,9 +235,10 @@ fn a_recording_has_time_travel_findings_and_events_in_the_terminal() {
     assert!(screen.contains("NEW   10.0.0.2 → 10.0.0.1 QP 28  first packet, RC_ACKNOWLEDGE"), "{screen}");
 
     let screen = terminal.press_until("8", "findings", said("FINDINGS ")).unwrap();
-    for finding in
-        ["▲ warning  ECN congestion towards 10.0.0.2: 99.3 % CE-marked, 4 flows", "10.0.0.2 sends no CNPs"]
-    {
+    for finding in [
+        "▲ warning  ECN congestion: 99.3 % CE-marked, 10.0.0.1 → 10.0.0.2, 4 flows",
+        "10.0.0.2 sends no CNPs",
+    ] {
         assert!(screen.contains(finding), "{finding}: {screen}");
     }
     assert!(screen.contains("receivers 1 · CE-marked packets 4,977"), "the evidence: {screen}");

@@ -99,7 +99,7 @@ fn place(finding: &Finding) -> Option<String> {
         (Some(hop), Some(at)) => {
             let here =
                 hop.side().map(|side| beyond(finding, hop, &at).unwrap_or_else(|| format!("{side} of {at}")));
-            (Some(here.unwrap_or_else(|| format!("at the {hop}, seen at {at}"))), None)
+            (Some(here.unwrap_or_else(|| format!("at the {hop} (packets seen at {at})"))), None)
         }
         (Some(hop), None) => (Some(hop.to_string()), None),
         (None, None) => (None, links_of_flows(finding)),

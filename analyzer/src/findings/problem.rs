@@ -1,6 +1,6 @@
 //! Kinds of findings: a word for where there is room for no more.
 
-use super::{Finding, catalog};
+use super::{Finding, Hop, catalog, ids};
 
 /// Declares the kinds, causes before their effects: each with its word in the STATE column, its badge and its meaning.
 macro_rules! problems {
@@ -94,6 +94,10 @@ impl Problem {
 
     /// The kind of a finding; `None` for an id that is not known.
     pub fn of(finding: &Finding) -> Option<Self> {
+        // Packets arrive at the tap out of order: that is why their senders retransmit.
+        if finding.id == ids::RETRY_STORM && finding.place.hop == Some(Hop::Upstream) {
+            return Some(Self::Reordering);
+        }
         Some(finding.subject.problem.unwrap_or(catalog::entry(finding.id)?.problem))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Finding, Hop, Input, Problem, Raise, ids};
+use super::{Finding, Input, Problem, Raise};
 use crate::analysis::loss::Downstream;
 use crate::analysis::{Device, DeviceQp, PortCounter, direction_name};
 use crate::sample::Direction;
@@ -265,11 +265,6 @@ impl Raise {
             .about(|subject| subject.is_likely = !certain)
     }
 
-    /// Says that packets out of order are why senders retransmit.
-    pub(super) fn reorders(self) -> Self {
-        self.about(|subject| subject.problem = Some(Problem::Reordering))
-    }
-
     /// Sets its signal, of a link that is worse than others.
     pub(super) fn signal(self, signal: LinkSignal) -> Self {
         self.evidence("kind", signal.name()).about(|subject| subject.problem = signal.problem())
@@ -454,10 +449,7 @@ impl Subject {
             compared: compared.into_iter().collect(),
             links: Vec::new(),
             worse_direction: text("worse_direction").and_then(worse),
-            problem: text("kind").and_then(signal).and_then(LinkSignal::problem).or_else(|| {
-                let reorders = finding.id == ids::RETRY_STORM && finding.place.hop == Some(Hop::Upstream);
-                reorders.then_some(Problem::Reordering)
-            }),
+            problem: text("kind").and_then(signal).and_then(LinkSignal::problem),
             is_likely: text("certainty") == Some(LIKELY),
             flows: count("flows"),
             host_pairs: count("host_pairs"),

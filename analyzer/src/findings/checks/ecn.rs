@@ -1,7 +1,7 @@
 //! ECN: congestion, missing CNPs, and data that is not ECN-capable.
 
 use rocescope_common::wire::bth::GSI_QP;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::ends;
 use crate::analysis::{ByLink, Cnp, Flow, FlowId, Link, Loss};
@@ -10,7 +10,7 @@ use crate::findings::dedup::{LinkShare, deduplicated, deduplicated_links, worst_
 use crate::findings::fabric::Marks;
 use crate::findings::ids;
 use crate::findings::period::{Evaluated, Period, latest, run, timed};
-use crate::findings::title::{more, pair, short, title};
+use crate::findings::title::{beside, hosts, more, pair, short, title};
 use crate::findings::{
     Better, ByHand, Commands, Entry, Family, Finding, Hop, Impact, Input, Measure, NoEpisodes, Place,
     Problem, Raise, Severity, Unit, label,
@@ -206,8 +206,10 @@ fn headline(
         ),
         [Marked { flow: most, .. }, rest @ ..] if rest.iter().all(|one| one.flow.dst == most.dst) => {
             let on = if one_of { format!(" on {}", short(link)) } else { String::new() };
-            let towards = format!("{ecn} congestion towards {}: {percent} {ce}-marked", most.dst);
-            (towards, [on, format!(", {} flows{others}", flows.len())])
+            let congestion = format!("{ecn} congestion: {percent} {ce}-marked{on}");
+            let pairs: BTreeSet<_> = flows.iter().map(|one| (one.flow.src, one.flow.dst)).collect();
+            let senders = beside(&congestion, hosts(pairs.iter().copied()));
+            (congestion, [senders, format!(", {} flows{others}", flows.len())])
         }
         _ => (
             format!("{ecn} congestion on {}: {percent} {ce}-marked", short(link)),

@@ -256,7 +256,7 @@ fn steps(
     let switch = port.map_or_else(|| "On the switches".to_owned(), |port| format!("On {port}"));
     raise
         .step(
-            format!("Count the source ports (SPORT) of the flows on {name}: ECMP spreads a few of them unevenly."),
+            format!("Count the source ports (SPORT) of the flows on {name}: ECMP cannot spread few of them evenly."),
             here.source_ports(),
         )
         .step(

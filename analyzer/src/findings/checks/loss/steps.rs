@@ -32,7 +32,7 @@ pub(super) fn steps(
     let (near, there) = (Commands::near(input, flow, flow.src), Commands::at(input, flow, far));
     let names = links.join(", ");
     if ours {
-        let which = if links.len() > 1 { format!("ports {names}") } else { "this port".to_owned() };
+        let which = if links.len() > 1 { format!("NIC ports {names}") } else { "this NIC port".to_owned() };
         let text = format!("Check {which} for discards, buffer drops and link errors.");
         raise = raise.step(text, Commands::on_each(input, links).nic_counters());
     }

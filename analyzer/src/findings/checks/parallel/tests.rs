@@ -172,7 +172,7 @@ fn one_pair_of_hosts_with_flows_enough() {
             sample.flows[at].stats.ecn_data = [0, 0, 1_000 - ce, ce];
         })
     };
-    let title = "ECN congestion towards 10.0.1.1: 6.00 % CE-marked on up1, 6 flows, 0 % on up0";
+    let title = "ECN congestion: 6.00 % CE-marked on up1, 10.0.0.1 → 10.0.1.1, 0 % on up0";
     assert_eq!(marked(6).unwrap().title, title);
     assert_eq!(marked(4), None, "two of six flows on the link are fine");
 }

@@ -299,15 +299,15 @@ fn last_again(flow: &Flow) -> Option<u64> {
 /// Adds steps that distinguish loss and corruption downstream of the tap from reordering.
 fn decide(input: &Input<'_>, flow: Option<&Flow>, raise: Raise) -> Raise {
     let Some(flow) = flow else { return raise };
-    let Flow { src, dst, .. } = flow;
+    let dst = flow.dst;
     let raise = raise
         .step(
-            format!("Read drop counters and FCS errors of the switches between {src} and {dst}: if they grow, packets are lost; if not, they are reordered."),
+            format!("Read drop counters and FCS errors of the switches between this tap and {dst}: if they grow, packets are lost; if not, they are reordered."),
             ByHand::Switch,
         )
         .step(
             format!("Check the RDMA counters on {dst}: reordering raises out_of_sequence alone, corruption rx_icrc_encapsulated too (mlx5)."),
-            Commands::at(input, flow, *dst).rdma_counters(),
+            Commands::at(input, flow, dst).rdma_counters(),
         );
     // A tap on the way into the receiver is at the receiver.
     if flow.direction == Some(Direction::Ingress) {
@@ -315,7 +315,7 @@ fn decide(input: &Input<'_>, flow: Option<&Flow>, raise: Raise) -> Raise {
     }
     raise.step(
         format!("Capture on {dst} and at this tap at the same time, and replay both captures: a packet seen at both taps was not lost between them, and the second tap shows reordering."),
-        Commands::at(input, flow, *dst).capture("receiver.pcap"),
+        Commands::at(input, flow, dst).capture("receiver.pcap"),
     )
 }
 
@@ -334,9 +334,9 @@ fn raise(
     let advice = advice(input.facts, storm.reordered, hosts, known, found);
     let (requester, responder) = ends::of_lost(input, flows());
     let place = Place::of_several(input, flows());
-    let reorders = causes_repairs(storm.reordered, storm, naks.as_ref());
+    // `Problem::of` recognises reordering by this place.
     let place = match naks.as_ref() {
-        _ if reorders => place.hop(Hop::Upstream),
+        _ if causes_repairs(storm.reordered, storm, naks.as_ref()) => place.hop(Hop::Upstream),
         Some(_) => place.hop(Hop::Downstream),
         None => place,
     };
@@ -358,9 +358,6 @@ fn raise(
         .episodes(episodes.clone());
     if storm.reordered > 0 || naks.is_some() {
         raise = raise.owns(&[ids::RETRY_TIMEOUTS]);
-    }
-    if reorders {
-        raise = raise.reorders();
     }
     steps(input, raise, storm, naks.as_ref()).into(found);
     known.add(found, found.len() - 1);

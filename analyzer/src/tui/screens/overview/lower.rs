@@ -79,7 +79,7 @@ pub(super) fn counter_lines(view: &View, width: usize) -> Vec<Line<'static>> {
 pub(super) fn steps_end(view: &View) -> String {
     let steps = view.analysis.as_ref().and_then(|analysis| analysis.report.facts.steps.as_ref());
     let over = steps.filter(|steps| steps.are_over());
-    over.map_or_else(String::new, |steps| format!("until {}", units::second_utc(steps.last_ns)))
+    over.map_or_else(String::new, |steps| format!("no rhythm since {}", units::second_utc(steps.last_ns)))
 }
 
 /// Rhythm and straggler of the job, and the highest load of a bin; below them the load in bins, where there is room.

@@ -150,7 +150,7 @@ fn steps_name_their_problem_and_commands_are_whole() {
     let shown: Vec<&str> = lines[3..].iter().map(|line| line.trim_start_matches([' ', '$'])).collect();
     assert_eq!(shown.join(" "), command);
     assert!(lines[3].starts_with("   $ ") && lines.len() == 5, "{lines:#?}");
-    assert_eq!(kind(&lossy("ECN congestion towards 10.0.0.1: 9 %", 9)), "ECN congestion towards 10.0.0.1");
+    assert_eq!(kind(&lossy("ECN congestion: 9 %, 10.0.0.2 → 10.0.0.1", 9)), "ECN congestion");
 }
 
 /// What a switch port and the costs beyond the title say has more room than what the title says already.
