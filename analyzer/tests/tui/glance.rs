@@ -406,7 +406,7 @@ fn congestion_of_one_of_two_rails_is_one_trouble() {
     let found = app.view.concluded().unwrap().findings;
     assert!(found.iter().all(|one| one.id != "links.congested_one_of"));
     let congested = found.iter().find(|one| one.id == "ecn.congestion").unwrap();
-    assert!(congested.title.ends_with(", 0 % on rail1"), "{}", congested.title);
+    assert!(congested.title.contains(" CE-marked on rail0, 10.40.2.25-28 → "), "{}", congested.title);
     assert!(text(&app).contains("PROBLEMS 1 active"), "{}", text(&app));
 }
 
@@ -557,7 +557,7 @@ fn the_row_in_trouble_has_the_naks() {
 }
 
 #[test]
-fn steps_that_other_traffic_followed_say_until_when_they_held() {
+fn steps_that_other_traffic_followed_say_since_when_they_are_over() {
     let updates = sizes::cycle(sizes::CYCLE);
     let shown = |seconds| {
         let mut app = sizes::until(&updates, seconds);
@@ -565,7 +565,10 @@ fn steps_that_other_traffic_followed_say_until_when_they_held() {
         text(&app)
     };
     let (during, after) = (shown(38), shown(48));
-    assert!(during.contains("JOB STEPS ─") && after.contains("JOB STEPS until 12:00:39 ─"), "{after}");
+    assert!(
+        during.contains("JOB STEPS ─") && after.contains("JOB STEPS no rhythm since 12:00:39 ─"),
+        "{after}"
+    );
 }
 
 /// Each with its word where it begins, and what goes on to the end.

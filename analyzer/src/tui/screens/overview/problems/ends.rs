@@ -137,10 +137,11 @@ fn in_words(most: &str, sides: &[Side; 2]) -> Vec<String> {
     forms
 }
 
-/// True if the title names this host.
+/// True if the title names this host; not as one of a range, `10.0.0.1-4`.
 fn is_titled(finding: &Finding, host: Address) -> bool {
-    let (host, is_part) = (host.to_string(), |c: char| c.is_ascii_hexdigit() || matches!(c, '.' | ':'));
-    finding.title.split(|c| !is_part(c)).any(|word| word.trim_end_matches(['.', ':']) == host)
+    let is_part = |c: char| c.is_ascii_hexdigit() || matches!(c, '.' | ':' | '-' | ',');
+    let host = host.to_string();
+    finding.title.split(|c| !is_part(c)).any(|word| word.trim_end_matches(['.', ':', ',']) == host)
 }
 
 /// Both ends with their queue pairs, of several flows those of the most affected one, and how it is related to them.
