@@ -219,7 +219,10 @@ fn a_recording_has_time_travel_findings_and_events_in_the_terminal() {
     let said = |what: &'static str| move |screen: &str| screen.contains(what);
     // The figures of the capture: 5,200 packets, 97.2 % of them marked.
     let screen = terminal.until("the end", said("EOF")).unwrap();
-    assert!(screen.contains("▲ CONGESTION") && screen.contains("CE-marked, 4 flows"), "{screen}");
+    assert!(
+        screen.contains("▲ CONGESTION") && screen.contains("CE-marked, 10.0.0.1 → 10.0.0.2, 4 flows"),
+        "{screen}"
+    );
     assert!(screen.contains("97.2 %") && screen.contains("in 5,200 packets"), "{screen}");
     let end = clock(&screen).unwrap().to_owned();
 
