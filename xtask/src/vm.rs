@@ -92,8 +92,9 @@ const LIMIT: &str = "3000";
 /// Prefix of the guest's last line, see `init.sh`.
 const DONE: &str = "guest: done";
 
-/// Runs the tests of every change in guests. Two run at the same time, each of which keeps one CPU busy: any other program beside them
-/// makes them late, at any priority. Tests within a guest inspect the whole system, so they run one after the other.
+/// Runs the tests of every change in guests. Two run at the same time, each of which keeps one CPU busy: any other
+/// program beside them makes them late, at any priority. Tests within a guest inspect the whole system, so they run one
+/// after the other.
 ///
 /// # Errors
 /// Names missing prerequisites, or failed tests.
