@@ -75,7 +75,7 @@ pub(super) fn counter_lines(view: &View, width: usize) -> Vec<Line<'static>> {
     devices::lines(view, width).into_iter().skip(1).collect()
 }
 
-/// Until when the steps of the job held, if other traffic followed them; else empty.
+/// Since when the job has no rhythm, if other traffic followed its steps; else empty.
 pub(super) fn steps_end(view: &View) -> String {
     let steps = view.analysis.as_ref().and_then(|analysis| analysis.report.facts.steps.as_ref());
     let over = steps.filter(|steps| steps.are_over());
