@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use super::checks::retry;
 use super::fabric::on_ethernet;
 use super::labels::COMMON;
 use super::page::filled;
-use super::{Entry, FAMILIES, Family, Label, LimitMeta, Problem};
+use super::{Entry, FAMILIES, Family, Label, LimitMeta};
 use crate::util::definition::{number, short};
 use crate::util::nearest::nearest;
 
@@ -114,16 +115,9 @@ impl Entry {
     fn about_with(&self, on: fn(&str) -> Cow<'_, str>) -> String {
         let Self { title, meaning, computed, advice, caveat, .. } = self;
         let mut text = format!("{title}\n\n{}\n\nHow it is computed: {}\n", on(meaning), on(computed));
-        let retransmits = matches!(
-            self.problem,
-            Problem::Icrc | Problem::Loss | Problem::NotReady | Problem::Retransmission
-        );
         // The finding of retransmissions says so itself.
-        if retransmits && !names(computed, CRITICAL_RATIO) {
-            let _ = write!(
-                text,
-                "\nSeverity: a warning is critical when its retransmissions are the share `{CRITICAL_RATIO}` of what its flows sent.\n"
-            );
+        if retry::can_cost(self.problem) && !names(computed, retry::CRITICAL_RATIO) {
+            let _ = write!(text, "\nSeverity: {}\n", retry::GRADED);
         }
         let (advice, caveat) = (on(advice), on(caveat));
         if !advice.is_empty() {
@@ -138,9 +132,6 @@ impl Entry {
         with_values(&filled(&text))
     }
 }
-
-/// The threshold from which on a warning of any kind is critical, as `checks::retry::grade` has it.
-const CRITICAL_RATIO: &str = "retry.critical_ratio";
 
 /// The text with the default of each threshold behind its first mention, and behind its code mark.
 fn with_values(text: &str) -> String {

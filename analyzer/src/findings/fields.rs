@@ -218,7 +218,7 @@ fn impact(finding: &Finding) -> Option<String> {
     let base = finding.subject.cost_base;
     let kind = Problem::of(finding);
     // Of a slow receiver and of retransmissions it is the share of these.
-    let of_again = matches!(kind, Some(Problem::NotReady | Problem::Retransmission));
+    let of_again = matches!(kind, Some(Problem::NotReady | Problem::Retransmission | Problem::Reordering));
     let is_doubtful = finding.subject.is_lost_or_reordered;
     let is_loss = [ids::LOSS_BEFORE_TAP, ids::LOSS_BETWEEN_TAPS].contains(&finding.id) && !is_doubtful;
     let what = match finding.id {

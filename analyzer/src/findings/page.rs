@@ -111,7 +111,7 @@ of its own are taken as evenly spread between the marks that are kept every 10 s
 
 A threshold is a fixed number: two runs of one fault whose true figure is near it may differ in severity. A margin or a confidence interval would only move
 the threshold. The title has the counts behind a ratio, and `rocescope diff` compares such findings by their figure. A warning of any kind is critical when
-its retransmissions are the share `retry.critical_ratio` of what its flows sent: one fault has one severity at every tap.
+its retransmissions are at least `retry.packets` and the share `retry.critical_ratio` of what its flows sent: one fault has one severity at every tap.
 
 `rocescope explain ID` prints the same text. Thresholds are set under `[findings]` in the configuration file (`rocescope config`).
 ";

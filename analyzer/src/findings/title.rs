@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::net::Ipv4Addr;
 
 use super::{Finding, Hop};
+use crate::sample::Address;
 use crate::util::layout::tap_name;
 use crate::util::units;
 
@@ -66,7 +67,14 @@ impl Finding {
     /// True if the title has the addresses of all ends that are known.
     pub fn names_both_ends_in_title(&self) -> bool {
         let mut ends = self.requester.iter().chain(&self.responder);
-        ends.all(|end| self.title.contains(&end.addr.to_string()))
+        ends.all(|end| self.is_titled(end.addr))
+    }
+
+    /// True if the title has this address; not as one of a range, `10.0.0.1-4`.
+    pub fn is_titled(&self, host: Address) -> bool {
+        let is_part = |c: char| c.is_ascii_hexdigit() || matches!(c, '.' | ':' | '-' | ',');
+        let host = host.to_string();
+        self.title.split(|c| !is_part(c)).any(|word| word.trim_end_matches(['.', ':', ',']) == host)
     }
 
     /// True if the title says on which side of which links it is.

@@ -78,10 +78,16 @@ impl Finding {
     /// The time until which an active one lasts, Unix ns: that of the data, or when it was last seen where that is
     /// long ago (the rule of [`Finding::when`]). `None` if unknown.
     pub fn lasts_until(&self, end: DataEnd) -> Option<u64> {
+        self.silent_since(end).or_else(|| end.until())
+    }
+
+    /// When an active one was last seen, Unix ns, if that is [`SILENT_NS`] or longer ago; `None` at the end of a
+    /// capture.
+    pub fn silent_since(&self, end: DataEnd) -> Option<u64> {
         let is_silent = |last: &u64| {
             !end.recorded && end.ns.is_some_and(|end_ns| end_ns.saturating_sub(*last) >= SILENT_NS)
         };
-        self.last_seen_ns.filter(is_silent).or_else(|| end.until())
+        self.last_seen_ns.filter(is_silent)
     }
 
     /// Its latest episode among those since the first: "3rd time in 2 min 10 s"; `None` for the first one.

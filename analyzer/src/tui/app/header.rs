@@ -433,7 +433,12 @@ fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, St
 /// Both ends of a problem in `width` columns, or what else its page does not say.
 fn ends(app: &App, finding: &Finding, width: usize) -> String {
     let forms = overview::problems::both_ends(finding, &app.view);
+    let unknown = if forms.is_empty() { &[] } else { overview::problems::unknown_process(&app.view) };
     let form = forms.into_iter().find(|form| form.chars().count() < width);
+    let form = form.map(|form| {
+        let mut with = unknown.iter().map(|unknown| format!("{form} · {unknown}"));
+        with.find(|with| with.chars().count() < width).unwrap_or(form)
+    });
     form.unwrap_or_else(|| format!("problems: {}", overview::problems::about(&app.view)))
 }
 

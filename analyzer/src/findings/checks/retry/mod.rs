@@ -76,7 +76,7 @@ pub(in crate::findings) const STORM: Entry = Entry {
     ],
     grows: Some(UntimedCounter::Repeats),
     measure: Some(Measure::ratio("retransmitted_ratio")),
-    title: "Retransmission storm",
+    title: "Retransmissions that cost bandwidth",
     meaning: "Senders spend much of their capacity on retransmissions: the job gets the rest, and the fabric carries load without progress.",
     computed: "Per host pair: retransmissions of packets that had passed before, whatever the cause (flows[].loss.retransmitted; duplicates made by a mirror and reordered packets do not \
                count). A warning when they are the share `retry.ratio` of the packets sent and at least `retry.packets`, critical from the share `retry.critical_ratio` on.\n\
@@ -97,8 +97,8 @@ pub(in crate::findings) const STORM: Entry = Entry {
 };
 
 /// First remedy if packets arrive out of order.
-const REORDERED: &str = "Packets arrive out of order, which a go-back-N receiver treats as loss: check whether switches spread packets over paths (adaptive routing, packet spraying), and whether the NICs \
-     on both ends are set to accept that (NCCL_IB_ADAPTIVE_ROUTING, out-of-order placement).";
+const REORDERED: &str = "Packets arrive out of order, which a go-back-N receiver treats as loss: check whether switches spread packets over paths (adaptive routing, packet spraying), and whether both \
+     ends are set to accept that (out-of-order placement on the NICs, NCCL_IB_ADAPTIVE_ROUTING=1 for NCCL).";
 
 limits! {
     /// Thresholds of this family.
@@ -363,6 +363,17 @@ fn raise(
     known.add(found, found.len() - 1);
 }
 
+/// The threshold of [`grade`], for texts.
+pub(in crate::findings) const CRITICAL_RATIO: &str = "retry.critical_ratio";
+
+/// What [`grade`] does, in words.
+pub(in crate::findings) const GRADED: &str = "a warning is critical when its retransmissions are at least `retry.packets` and the share `retry.critical_ratio` of what its flows sent.";
+
+/// True if findings of this problem can cost retransmissions, so that [`grade`] decides their severity.
+pub(in crate::findings) fn can_cost(problem: Problem) -> bool {
+    matches!(problem, Problem::Icrc | Problem::Loss | Problem::NotReady | Problem::Retransmission)
+}
+
 /// Makes warnings critical that cost a large part of what their flows sent, whatever their kind: one fault has one
 /// severity at every tap.
 pub(in crate::findings) fn grade(limits: &Limits, found: &mut [Finding]) {
@@ -439,7 +450,7 @@ fn steps(input: &Input<'_>, mut raise: Raise, storm: &Pair<'_>, naks: Option<&Na
     if causes_repairs(storm.reordered, storm, naks) {
         raise = raise
             .step("Check whether the switches spread the packets of a flow (adaptive routing, packet spraying).", ByHand::Switch)
-            .step("Enable out-of-order placement on both NICs (NCCL_IB_ADAPTIVE_ROUTING).", ByHand::Job);
+            .step("Enable out-of-order placement on the NICs of both ends, and set NCCL_IB_ADAPTIVE_ROUTING=1 for NCCL.", ByHand::Job);
     } else if naks.is_some() {
         raise = decide(input, flows().next(), raise);
     }

@@ -27,26 +27,21 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, im
         (String::new(), "")
     };
     let hinted = width.saturating_sub(key.chars().count() + hint.len() + 3);
-    let Impact { time, parts, who: Ends { whole: both, forms: who }, mut unknown } = impact;
+    let Impact { time, parts, who, mut unknown } = impact;
     let mut spans = part("   ", theme::PLAIN);
     let mut last = at.metrics;
     if at.cost.is_empty() {
-        begin(&mut spans, rest, &time, shortest(&who), hinted);
-        let who = longest(&who, left(&spans, hinted));
+        begin(&mut spans, rest, &time, shortest(&who.forms), hinted);
+        let who = longest(&who.forms, left(&spans, hinted));
         fill(&mut spans, who.into_iter().chain(parts).collect(), hinted);
     } else {
-        let whole = who.first().map_or(0, |whole| letters(whole));
+        let whole = who.forms.first().map_or(0, |whole| letters(whole));
         // Who says more than that nothing is known of when.
         let alone = left(&spans, width - 1) < whole + 3 + time.forms().next().map_or(0, letters);
         let time = if time.is_vague() && alone && whole > 0 { TimeText::default() } else { time };
         begin(&mut spans, rest, &time, whole, width - 1);
-        // The ends whole in either line are worth more than the order of the two.
         let [here, below] = [left(&spans, width - 1), left(&part("   ", theme::PLAIN), hinted)];
-        let first = who.iter().find(|form| letters(form) <= here.max(below));
-        let shown = first.filter(|form| letters(form) <= here);
-        // Both hosts where that costs nothing else of the ends.
-        let shown =
-            shown.map(|form| if who.first() == Some(form) && letters(&both) <= here { &both } else { form });
+        let (first, shown) = chosen(&who, (here, below), parts.first(), unknown);
         let others = if shown.is_some() { parts } else { fill(&mut spans, parts, width - 1) };
         fill(&mut spans, shown.cloned().into_iter().collect(), width - 1);
         if shown.is_some() {
@@ -58,10 +53,10 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, im
         let mut others = others.into_iter();
         fill(&mut spans, who.into_iter().chain(others.next()).collect(), hinted);
         // Of more than one cost the first says enough.
-        unknown = one_of(&mut spans, unknown, hinted);
+        unknown = one_of(&mut spans, unknown, hinted + KEY_GAP);
         fill(&mut spans, others.collect(), hinted);
     }
-    one_of(&mut spans, unknown, hinted);
+    one_of(&mut spans, unknown, hinted + KEY_GAP);
     if let Some(seen) = coverage(app, false)
         && spans.width + seen.width + 6 <= hinted
     {
@@ -71,6 +66,31 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, im
     spans.push(" ".repeat(gap), theme::PLAIN).push(key, theme::KEY).push(hint, theme::DIM);
     line(buffer, last, 0, &spans.into_line());
 }
+
+/// The first form of the ends that has room in one of two lines of so many columns, and the one for the upper line, if
+/// it has room there. Whole they are worth more than the order of the two lines.
+fn chosen<'a>(
+    who: &'a Ends,
+    (here, below): (usize, usize),
+    part: Option<&String>,
+    unknown: &[&str],
+) -> (Option<&'a String>, Option<&'a String>) {
+    let Ends { whole, forms, is_titled } = who;
+    let first = forms.iter().find(|form| letters(form) <= here.max(below));
+    let Some(shown) = first.filter(|form| letters(form) <= here) else { return (first, None) };
+    // That a process is not known is a word about the ends as well, here or behind the part below.
+    let beside = unknown.iter().map(|form| letters(form) + 3).min().unwrap_or(0);
+    let has_room = beside == 0 || part.map_or(0, |part| letters(part)) + beside <= below + KEY_GAP;
+    let is_whole = |form: &&String| letters(form) <= here && (has_room || letters(form) + beside <= here);
+    // Both hosts where that costs nothing of it; the last form has none.
+    let both = forms.first().filter(|form| *form == shown).map(|_| whole);
+    let named = forms.get(..forms.len().saturating_sub(usize::from(!is_titled))).unwrap_or_default();
+    let best = both.into_iter().chain(named).find(is_whole);
+    (first, best.or(both.filter(|both| letters(both) <= here)).or(Some(shown)))
+}
+
+/// Columns before the key's hint that a short word may take.
+const KEY_GAP: usize = 2;
 
 /// Columns that are left for a part behind others.
 fn left(spans: &Spans, most: usize) -> usize {

@@ -579,14 +579,19 @@ pub(in crate::tui) fn impact(view: &View) -> Option<Impact> {
     let worded = |part: Part| if bare(&part) { format!("at {}", part.text) } else { part.text };
     let parts: Vec<String> = parts(worst, end).into_iter().map(worded).collect();
     let who = ends::below_title(worst, view);
-    let owned = who.forms.is_empty() || view.analysis.as_ref().is_none_or(|analysis| analysis.owned);
-    let unknown: &[&str] = if owned { &[] } else { &["process unknown", "process ?"] };
+    let unknown = if who.forms.is_empty() { &[] } else { unknown_process(view) };
     (time.is_known() || !parts.is_empty() || !who.forms.is_empty()).then_some(Impact {
         time,
         parts,
         who,
         unknown,
     })
+}
+
+/// That no process of a queue pair is known, if so: the longest form first.
+pub(in crate::tui) fn unknown_process(view: &View) -> &'static [&'static str] {
+    let owned = view.analysis.as_ref().is_none_or(|analysis| analysis.owned);
+    if owned { &[] } else { &["process unknown", "process ?"] }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::model::signals::{ROWS, Row};
 use crate::tui::column::shown_link;
 use crate::tui::data::Data;
 use crate::tui::view::{AsOf, View};
-use crate::tui::widgets::{Spans, cut};
+use crate::tui::widgets::{Spans, cut, letters};
 use crate::tui::{names, theme};
 use crate::util::time::NS_PER_S;
 use crate::util::units;
@@ -344,7 +344,9 @@ impl<'a> Picture<'a> {
     /// Name and value before the chart.
     fn head(&self, spans: &mut Spans, name: &str, value: &str, style: Style) {
         spans.push(format!(" {name:<width$}", width = self.name), theme::DIM);
-        spans.push(format!("{value:>VALUE$} "), style);
+        // A longer name takes the blanks before the value.
+        let room = VALUE.saturating_sub(letters(name).saturating_sub(self.name));
+        spans.push(format!("{value:>room$} "), style);
     }
 
     /// The middle of the column of the chart that stands in this column of the frame.

@@ -15,6 +15,9 @@ use crate::util::layout::plain;
 const POD: usize = 16;
 const SHORT_POD: usize = 12;
 
+/// In place of the number of a queue pair that is not known, as of senders whose packets go one way.
+const UNKNOWN_QP: &str = "QP ?";
+
 /// One end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Side {
@@ -34,6 +37,8 @@ enum Without {
     Nothing,
     /// Hosts that the title names.
     TitledHosts,
+    /// UDP ports of senders.
+    Ports,
     /// The middle of the pods' names.
     LongPods,
     /// More of it.
@@ -48,8 +53,9 @@ enum Without {
 
 impl Without {
     /// All that stand below the title.
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::TitledHosts,
+        Self::Ports,
         Self::LongPods,
         Self::MostOfPods,
         Self::Pods,
@@ -76,11 +82,13 @@ impl Side {
         let least = if self.is_titled { Without::TitledHosts } else { Without::Hosts };
         let host = Some(&*self.host).filter(|_| without < least || self.qp.is_none());
         let host = host.map(|host| if without < Without::LongHosts { host.to_owned() } else { brief(host) });
-        let port = self.port.filter(|_| without < Without::LongHosts).map(|port| format!("UDP port {port}"));
-        let number = self.qp.as_ref().map(|number| format!("QP {number}")).or(port);
+        let port = self.port.filter(|_| without < Without::Ports).map(|port| format!("UDP port {port}"));
+        let unknown = port.map(|port| format!("{UNKNOWN_QP}, {port}"));
+        let unknown = unknown.or_else(|| self.port.map(|_| UNKNOWN_QP.to_owned()));
+        let number = self.qp.as_ref().map(|number| format!("QP {number}")).or(unknown);
         let pod = self.pod.as_deref().filter(|_| without < Without::Pods);
         let pod = pod.map(|pod| match without {
-            Without::Nothing | Without::TitledHosts => pod.to_owned(),
+            Without::Nothing | Without::Ports | Without::TitledHosts => pod.to_owned(),
             Without::LongPods => cut(pod, POD, true),
             _ => cut(pod, SHORT_POD, true),
         });
@@ -108,6 +116,8 @@ pub(in crate::tui) struct Ends {
     pub(in crate::tui) whole: String,
     /// Without those that the title names, the longest form first; empty where the title says as much.
     pub(in crate::tui) forms: Vec<String>,
+    /// True if a form without both hosts may make room for other facts: the title has them.
+    pub(in crate::tui) is_titled: bool,
 }
 
 /// The ends of a problem for below its title.
@@ -116,6 +126,10 @@ pub(super) fn below_title(finding: &Finding, view: &View) -> Ends {
     known.map_or_else(Ends::default, |(most, sides)| Ends {
         whole: in_form(most, &sides, Without::Nothing),
         forms: in_words(most, &sides),
+        is_titled: finding
+            .flows
+            .first()
+            .is_some_and(|flow| [flow.src, flow.dst].into_iter().all(|host| finding.is_titled(host))),
     })
 }
 
@@ -135,13 +149,6 @@ fn in_words(most: &str, sides: &[Side; 2]) -> Vec<String> {
     let mut forms: Vec<String> = Without::ALL.into_iter().map(form).collect();
     forms.dedup();
     forms
-}
-
-/// True if the title names this host; not as one of a range, `10.0.0.1-4`.
-fn is_titled(finding: &Finding, host: Address) -> bool {
-    let is_part = |c: char| c.is_ascii_hexdigit() || matches!(c, '.' | ':' | '-' | ',');
-    let host = host.to_string();
-    finding.title.split(|c| !is_part(c)).any(|word| word.trim_end_matches(['.', ':', ',']) == host)
 }
 
 /// Both ends with their queue pairs, of several flows those of the most affected one, and how it is related to them.
@@ -173,7 +180,7 @@ fn is_answered(finding: &Finding) -> bool {
 /// True if the title names the second of these hosts alone: which of two that it names is which, queue pairs do not
 /// say.
 fn is_named_alone(finding: &Finding, [from, to]: [Address; 2]) -> bool {
-    is_titled(finding, to) && !is_titled(finding, from)
+    finding.is_titled(to) && !finding.is_titled(from)
 }
 
 /// Both ends, with processes and pods where these are known; `None` where the title says as much.
@@ -189,7 +196,7 @@ fn ends(finding: &Finding) -> Option<[Side; 2]> {
         (None, None) if finding.flows.iter().all(same) => [first.src, first.dst].map(host),
         _ => return None,
     };
-    let named = ends.iter().any(|end| finding.title.contains(&end.host));
+    let named = [first.src, first.dst].into_iter().any(|host| finding.is_titled(host));
     (!named).then_some(ends)
 }
 

@@ -59,10 +59,17 @@ impl TimeText {
                     let quiet = format!("quiet for {} s", quiet_ns / NS_PER_S);
                     return Self::new(finding, end, vec![format!("{since}, {quiet}"), quiet], None);
                 }
-                let until = finding.lasts_until(*end);
-                let lasts = until.and_then(|until| until.checked_sub(first)).filter(|ns| *ns > 0);
                 let to_end = end.recorded.then(|| format!("{since} to the end"));
-                Self::new(finding, end, to_end.into_iter().chain([since]).collect(), lasts.map(length))
+                let enough: Vec<String> = to_end.into_iter().chain([since]).collect();
+                if let Some(last) = finding.silent_since(*end) {
+                    // It does not get shorter either.
+                    let mut text = Self::new(finding, end, enough, None);
+                    let longest = text.enough.first().map(|since| format!("{since}, last seen {}", at(last)));
+                    text.more = longest.into_iter().collect();
+                    return text;
+                }
+                let lasts = end.until().and_then(|until| until.checked_sub(first)).filter(|ns| *ns > 0);
+                Self::new(finding, end, enough, lasts.map(length))
             }
             (false, _, Some(last)) => {
                 let lasted = finding.length_ns().filter(|ns| *ns > 0).map(length);

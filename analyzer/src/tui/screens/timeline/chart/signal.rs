@@ -4,6 +4,7 @@ use ratatui::text::Line;
 
 use super::{MOST_SIGNAL, PEAK, Picture, area, short};
 use crate::findings::{Finding, Problem};
+use crate::metrics::timeline::SignalKind;
 use crate::model::over_time::Series;
 use crate::model::signals::{self, Row};
 use crate::model::{Basis, Level, Model};
@@ -48,8 +49,16 @@ impl Picture<'_> {
     fn signal_name(&self, row: &Row) -> String {
         match self.series_of(row) {
             Series::LinkCeRatio(link) => format!("CE {}", self.name_of(link, self.name.saturating_sub(4))),
+            Series::Signal(SignalKind::Lost) if self.is_lost_elsewhere(row) => "lost upstream".to_owned(),
             _ => row.name.to_owned(),
         }
+    }
+
+    /// True if packets may be lost downstream while none was lost upstream: a gap shows loss upstream of a tap alone.
+    fn is_lost_elsewhere(&self, row: &Row) -> bool {
+        signals::is_losing(self.findings)
+            && self.is_quiet(row)
+            && self.of_range(row).is_none_or(|lost| lost <= 0.0)
     }
 
     /// True if a signal shows nothing.
