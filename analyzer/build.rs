@@ -32,10 +32,12 @@ mod live {
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::{Path, PathBuf};
-    use std::process::{Command, Stdio};
+    use std::process::{Child, Command, Stdio};
 
     const MISSING: &str = "the eBPF toolchain is missing: run `cargo xtask setup`";
     const OBJECT: &str = "rocescope-ebpf";
+    /// Set for the process that builds the test object.
+    const IS_TEST_BUILD: &str = "ROCESCOPE_IS_TEST_BUILD";
 
     pub(crate) fn main() -> Result<()> {
         watch();
@@ -43,15 +45,34 @@ mod live {
         verify(&chosen)?;
         enter(&chosen)?;
         let out_dir = PathBuf::from(env::var_os("OUT_DIR").context("cargo does not set OUT_DIR")?);
-        share_builds(&out_dir)?;
-        // The test object comes first and is renamed, because both are built from the same binary target.
-        if cfg!(feature = "test-clock") {
-            build(&chosen, &out_dir, &["test-clock"])?;
-            let test_object = out_dir.join(format!("{OBJECT}-test"));
-            fs::rename(out_dir.join(OBJECT), &test_object)
-                .with_context(|| format!("cannot write {}", test_object.display()))?;
+        if env::var_os(IS_TEST_BUILD).is_some() {
+            share_builds(&out_dir, "-test")?;
+            return build(&chosen, &out_dir, &["test-clock"]);
         }
-        build(&chosen, &out_dir, &[])
+        // Each takes twenty seconds on one processor.
+        let test_dir = out_dir.join("test");
+        let test = cfg!(feature = "test-clock").then(|| start_test_build(&test_dir)).transpose()?;
+        share_builds(&out_dir, "")?;
+        let built = build(&chosen, &out_dir, &[]);
+        if let Some(mut test) = test {
+            let status = test.wait().context("cannot wait for the build of the test object")?;
+            if !status.success() {
+                bail!("cannot build the test object of the kernel programs: {status}");
+            }
+            let object = out_dir.join(format!("{OBJECT}-test"));
+            fs::rename(test_dir.join(OBJECT), &object)
+                .with_context(|| format!("cannot write {}", object.display()))?;
+        }
+        built
+    }
+
+    /// This script once more, for the object with a clock that tests set: both are built from the same binary target.
+    fn start_test_build(out_dir: &Path) -> Result<Child> {
+        fs::create_dir_all(out_dir).with_context(|| format!("cannot create {}", out_dir.display()))?;
+        let script = env::current_exe().context("cannot find the program of the build script")?;
+        let mut command = Command::new(script);
+        command.env("OUT_DIR", out_dir).env(IS_TEST_BUILD, "1");
+        command.spawn().context("cannot start the build of the test object")
     }
 
     /// Names what a new build depends on. The kernel programs are no dependency that cargo knows of.
@@ -106,16 +127,15 @@ mod live {
         Ok(())
     }
 
-    /// Lets aya-build compile in a folder that all profiles and targets of one architecture share, where the
-    /// environment names one. The kernel programs are always built for release, so that each further build of
+    /// Lets aya-build compile in a folder that all profiles and targets of one architecture share for this variant,
+    /// where the environment names one. The kernel programs are always built for release, so that each further build of
     /// the same sources finds them done. An earlier build's own folder stays in use.
-    fn share_builds(out_dir: &Path) -> Result<()> {
+    fn share_builds(out_dir: &Path, variant: &str) -> Result<()> {
         let Some(shared) = env::var_os(SHARED_DIR_VAR).map(PathBuf::from) else { return Ok(()) };
-        let arch =
-            env::var_os("CARGO_CFG_TARGET_ARCH").context("cargo does not set CARGO_CFG_TARGET_ARCH")?;
+        let arch = env::var("CARGO_CFG_TARGET_ARCH").context("cargo does not set CARGO_CFG_TARGET_ARCH")?;
         // See `aya_build::build_ebpf`: this is where it has its target directories.
         let own = out_dir.join("aya-build").join("target");
-        let shared = shared.join(arch);
+        let shared = shared.join(arch + variant);
         if fs::symlink_metadata(&own).is_ok() {
             return Ok(());
         }
