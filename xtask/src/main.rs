@@ -23,9 +23,14 @@ mod test;
 mod ubuntu;
 mod vm;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::{Parser, Subcommand};
-use std::process::ExitCode;
+use std::env;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode};
+
+/// The profile of tasks that need optimisation.
+const OPTIMISED: &str = "tasks";
 
 /// Set up, build, run, test and check rocescope. Start it as any user: steps that need root use sudo, and print that
 /// they do
@@ -125,8 +130,28 @@ enum Task {
     Check,
 }
 
+impl Task {
+    /// True if its own code decides how long it takes, or what is compared with it.
+    const fn needs_optimisation(&self) -> bool {
+        matches!(self, Self::Bench { .. } | Self::GenCapture(_) | Self::Sanitize)
+    }
+}
+
+/// Replaces this program by the same with optimisation, built if necessary, and the same arguments. Returns if that
+/// fails.
+fn optimised() -> anyhow::Error {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["run", "--quiet", "--profile", OPTIMISED, "--package", "xtask", "--"]);
+    let error = command.args(env::args_os().skip(1)).exec();
+    anyhow!(error).context(format!("cannot start `{}`", run::show(&command)))
+}
+
 fn main() -> ExitCode {
-    match work(&Cli::parse().task) {
+    let task = Cli::parse().task;
+    // Only its profile has no debug assertions.
+    let done =
+        if cfg!(debug_assertions) && task.needs_optimisation() { Err(optimised()) } else { work(&task) };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         // Not `main() -> Result`, which would print a backtrace with a message for the user.
         Err(error) => {

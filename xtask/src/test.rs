@@ -40,8 +40,10 @@ const LONG: [&str; 17] = [
 ];
 
 /// Tests that saturate the machine, measure time or inspect loaded programs system-wide: nothing runs beside them.
-const ALONE: [&str; 7] =
-    ["load", "races", "seqlock", "live_timing", "live_findings", "replay_scale", "verifier"];
+const ALONE: [&str; 5] = ["load", "races", "seqlock", "live_timing", "live_findings"];
+
+/// The same, but for each other: one of them loads no program, and the other uses one processor.
+const LAST: [&str; 2] = ["replay_scale", "verifier"];
 
 /// What `--checks` adds: its name, and the task of this program.
 const CHECKS: (&str, &str) = ("checks", "check");
@@ -53,7 +55,7 @@ const BESIDE_LIMIT: &str = "2400";
 const PATIENT: &str = "mutation";
 
 /// Environment variables that sudo must pass to the tests.
-const PASSED_ON: [&str; 2] = ["CI", "RUST_BACKTRACE"];
+const PASSED_ON: [&str; 3] = ["CI", "RUST_BACKTRACE", "ROCESCOPE_ENGINES"];
 
 /// Environment variable with the folder of unpacked packages.
 const PACKAGES: &str = "ROCESCOPE_PACKAGES";
@@ -325,7 +327,9 @@ fn integration(
 ) -> Result<()> {
     let prefix = root(tally);
     let rank = |test: &&TestProgram| LONG.iter().position(|name| *name == test.name).unwrap_or(LONG.len());
-    let (alone, mut together): (Vec<_>, Vec<_>) = tests.iter().partition(|test| ALONE.contains(&&*test.name));
+    let (last, others): (Vec<_>, Vec<_>) = tests.iter().partition(|test| LAST.contains(&&*test.name));
+    let (alone, mut together): (Vec<_>, Vec<_>) =
+        others.into_iter().partition(|test| ALONE.contains(&&*test.name));
     together.sort_by_key(rank);
     let mut again = Vec::new();
     let mut run = |chosen: Vec<&TestProgram>, count| {
@@ -342,6 +346,7 @@ fn integration(
     run(together, LANES);
     let (units, checks) = beside();
     run(alone, 1);
+    run(last, LAST.len());
     tally.tasks_ended(checks);
     let (units, unbuilt) = match units {
         Ok(units) => (units, Ok(())),
