@@ -1,4 +1,5 @@
-//! The figures of `rocescope fleet` over recordings of captures and of a simulated fleet, on both engines.
+//! The figures of `rocescope fleet` over recordings of captures and of a simulated fleet, on DuckDB, every night on
+//! both engines.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -8,7 +9,7 @@ use std::process::Command;
 
 use rocescope::record::registry::{FlowSecond, LinkSecond};
 use rocescope::sample::Direction;
-use rocescope_tests::fleet::ask::{answer_to, ask, engines, of_captures, of_captures_each, rows};
+use rocescope_tests::fleet::ask::{answer_to, ask, engine_of_figures, of_captures, of_captures_each, rows};
 use rocescope_tests::fleet::{Fault, Fleet};
 use rocescope_tests::oracle::binary;
 use rocescope_tests::packages::duck_db_or_skip;
@@ -21,7 +22,7 @@ fn few_hosts_recorded_from_captures_are_not_called_healthy() {
     const TEST: &str = "few_hosts_recorded_from_captures_are_not_called_healthy";
     let sender = of_captures(&[("node0", &["e1_loss1.h0.pcap.gz"])]);
     let both = of_captures(&[("node0", &["e1_loss1.h0.pcap.gz"]), ("node1", &["e1_loss1.h1.pcap.gz"])]);
-    for engine in engines(TEST) {
+    for engine in engine_of_figures(TEST) {
         // One host of two is enough, but its tap sees no loss, and go-back-N resends 44 packets for each.
         let (loss, row) = answer_to(sender.path(), "loss", &engine);
         assert!(
@@ -92,7 +93,7 @@ fn loss_of_every_pair_is_loss() {
     };
     fleet.write_changed(folder.path(), lossy, |_| {}).unwrap();
     let range = Some(fleet.range(Fault::Healthy));
-    for engine in engines("loss_of_every_pair_is_loss") {
+    for engine in engine_of_figures("loss_of_every_pair_is_loss") {
         let source = folder.path().to_str().unwrap();
         let answer = ask(&binary::path().unwrap(), "loss", source, Some(&engine), range).unwrap();
         let headline = answer["headline"].as_str().unwrap();
@@ -119,7 +120,7 @@ fn loads_are_compared_among_the_links_of_each_host() {
         (row.packets, row.bytes) = (carried / 4_000, carried);
     };
     fleet.write_changed(idle.path(), |_| {}, silent).unwrap();
-    for engine in engines(TEST) {
+    for engine in engine_of_figures(TEST) {
         let (headline, row) = answer_to(even.path(), "balance", &engine);
         assert!(headline.starts_with("No link, rail or plane") && row.is_null(), "{headline}");
         let (headline, row) = answer_to(idle.path(), "balance", &engine);
@@ -137,7 +138,7 @@ fn what_is_retransmitted_is_not_lost() {
     let not_ready = of_captures(&[("node0", &["g_rnr.h0.pcap"])]);
     let reordered =
         of_captures(&[("node0", &["e3_reorder.h0.pcap.gz"]), ("node1", &["e3_reorder.h1.pcap.gz"])]);
-    for engine in engines("what_is_retransmitted_is_not_lost") {
+    for engine in engine_of_figures("what_is_retransmitted_is_not_lost") {
         for (folder, resent) in [(&not_ready, 57.0), (&reordered, 3_279.0)] {
             let (loss, row) = answer_to(folder.path(), "loss", &engine);
             if folder.path() == not_ready.path() {
@@ -162,7 +163,7 @@ fn shares_of_a_job_do_not_depend_on_the_interval_of_the_recording() {
     const CAPTURES: [(&str, &[&str]); 2] =
         [("node0", &["e3_reorder.h0.pcap.gz"]), ("node1", &["e3_reorder.h1.pcap.gz"])];
     let recordings = ["100ms", "1s", "5s"].map(|interval| (interval, of_captures_each(&CAPTURES, interval)));
-    for engine in engines("shares_of_a_job_do_not_depend_on_the_interval_of_the_recording") {
+    for engine in engine_of_figures("shares_of_a_job_do_not_depend_on_the_interval_of_the_recording") {
         for (interval, folder) in &recordings {
             let (headline, row) = answer_to(folder.path(), "jobs", &engine);
             // The sender of four queue pairs is silent for 757 ms of 4 × 831 ms.
@@ -178,7 +179,7 @@ fn shares_of_a_job_do_not_depend_on_the_interval_of_the_recording() {
 #[test]
 fn congestion_marks_are_a_problem_of_a_job() {
     let folder = of_captures(&[("node1", &["f1_ecn_red.h1.pcap.gz"])]);
-    for engine in engines("congestion_marks_are_a_problem_of_a_job") {
+    for engine in engine_of_figures("congestion_marks_are_a_problem_of_a_job") {
         let (jobs, _) = answer_to(folder.path(), "jobs", &engine);
         assert!(jobs.starts_with("Job training: CE 97.2 %, on 1 host"), "{jobs}");
         // Marks count without a median, and nobody sees what is lost downstream of a single tap.
@@ -199,7 +200,7 @@ fn the_timeline_has_the_same_sums_for_every_interval() {
         let hosts: [(&str, &[&str]); 2] =
             [("node0", &["e1_loss1.h0.pcap.gz"]), ("node1", &["e1_loss1.h1.pcap.gz"])];
         let folder = of_captures_each(&hosts, interval);
-        for engine in engines("the_timeline_has_the_same_sums_for_every_interval") {
+        for engine in engine_of_figures("the_timeline_has_the_same_sums_for_every_interval") {
             let timeline = rows(folder.path(), "timeline", &engine);
             let sum = |name: &str| timeline.iter().filter_map(|row| row[name].as_f64()).sum::<f64>();
             let sums = ["retransmitted_packets", "lost_packets", "timeout_count"].map(sum);
@@ -212,7 +213,7 @@ fn the_timeline_has_the_same_sums_for_every_interval() {
 #[test]
 fn the_timeline_counts_what_loss_counts() {
     let folder = of_captures(&[("node0", &["e1_loss1.h0.pcap.gz"]), ("node1", &["e1_loss1.h1.pcap.gz"])]);
-    for engine in engines("the_timeline_counts_what_loss_counts") {
+    for engine in engine_of_figures("the_timeline_counts_what_loss_counts") {
         let (_, answer) = answer_to(folder.path(), "loss", &engine);
         let timeline = rows(folder.path(), "timeline", &engine);
         let sum = |of: fn(&Value) -> f64| timeline.iter().map(of).sum::<f64>();
@@ -242,7 +243,7 @@ fn a_straggler_is_named_by_others_alone() {
     Fleet::SMALL.until(Fault::Straggler).write_as_captures(folder.path()).unwrap();
     let (program, source) = (binary::path().unwrap(), folder.path().to_str().unwrap());
     let range = Fleet::SMALL.range(Fault::Straggler);
-    for engine in engines("a_straggler_is_named_by_others_alone") {
+    for engine in engine_of_figures("a_straggler_is_named_by_others_alone") {
         let answer = ask(&program, "stragglers", source, Some(&engine), Some(range)).unwrap();
         let headline = answer["headline"].as_str().unwrap();
         assert!(
@@ -264,7 +265,7 @@ fn a_straggler_is_named_by_traffic_whenever_the_intervals_begin() {
         let all = 60 * 8 * 2 * 2 * 16 * 5;
         assert!((written.flow_rows < all * 5 / 6) == is_silent, "{} of {all} rows", written.flow_rows);
         let source = folder.path().to_str().unwrap();
-        for engine in engines("a_straggler_is_named_by_traffic_whenever_the_intervals_begin") {
+        for engine in engine_of_figures("a_straggler_is_named_by_traffic_whenever_the_intervals_begin") {
             let of =
                 |fault| ask(&program, "stragglers", source, Some(&engine), Some(fleet.range(fault))).unwrap();
             let answer = of(Fault::Straggler);
@@ -298,7 +299,10 @@ fn a_mirror_port_is_not_named_for_what_it_sees() {
         let of = |(question, fault)| {
             let range = Some(fleet.range(fault));
             let of_engine = |engine| ask(&program, question, source, Some(engine), range).unwrap();
-            engines(TEST).iter().map(|engine| of_engine(engine)["headline"].clone()).collect::<Vec<_>>()
+            engine_of_figures(TEST)
+                .iter()
+                .map(|engine| of_engine(engine)["headline"].clone())
+                .collect::<Vec<_>>()
         };
         faults.map(of)
     };
@@ -346,7 +350,7 @@ fn files_half_copied_or_removed_meanwhile_keep_nobody_from_an_answer() {
         assert!(output.status.success(), "{said}");
         (serde_json::from_slice::<Value>(&output.stdout).unwrap(), said)
     };
-    for engine in engines(TEST) {
+    for engine in engine_of_figures(TEST) {
         let (expected, said) = run(&engine);
         assert_eq!((said.as_str(), expected["rows"][0]["lost"].as_f64()), ("", Some(87.0)), "{expected}");
         // The engine lists it, and then it is gone.
@@ -391,7 +395,7 @@ fn the_timeline_has_what_queue_pairs_did_before_they_died() {
     std::fs::create_dir_all(folder.path().join("v1/flow_seconds")).unwrap();
     let source = folder.path().to_str().unwrap();
     let (begin, end) = fleet.range(Fault::Stalls);
-    for engine in engines("the_timeline_has_what_queue_pairs_did_before_they_died") {
+    for engine in engine_of_figures("the_timeline_has_what_queue_pairs_did_before_they_died") {
         let of = |question: &str, range| {
             let answer = ask(&program, question, source, Some(&engine), Some(range)).unwrap();
             answer["rows"].as_array().unwrap().clone()
