@@ -81,8 +81,8 @@ impl Finding {
         self.silent_since(end).or_else(|| end.until())
     }
 
-    /// When an active one was last seen, Unix ns, if that is [`SILENT_NS`] or longer ago; `None` at the end of a
-    /// capture.
+    /// When an active one was last seen, Unix ns, if that is two seconds or longer ago (the rule of
+    /// [`Finding::when`]); `None` at the end of a capture.
     pub fn silent_since(&self, end: DataEnd) -> Option<u64> {
         let is_silent = |last: &u64| {
             !end.recorded && end.ns.is_some_and(|end_ns| end_ns.saturating_sub(*last) >= SILENT_NS)

@@ -436,8 +436,8 @@ fn ends(app: &App, finding: &Finding, width: usize) -> String {
     let unknown = if forms.is_empty() { &[] } else { overview::problems::unknown_process(&app.view) };
     let form = forms.into_iter().find(|form| form.chars().count() < width);
     let form = form.map(|form| {
-        let mut with = unknown.iter().map(|unknown| format!("{form} · {unknown}"));
-        with.find(|with| with.chars().count() < width).unwrap_or(form)
+        let mut longer = unknown.iter().map(|unknown| format!("{form} · {unknown}"));
+        longer.find(|longer| longer.chars().count() < width).unwrap_or(form)
     });
     form.unwrap_or_else(|| format!("problems: {}", overview::problems::about(&app.view)))
 }
