@@ -67,8 +67,8 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, im
     line(buffer, last, 0, &spans.into_line());
 }
 
-/// The first form of the ends that has room in one of two lines of so many columns, and the one for the upper line, if
-/// it has room there. Whole they are worth more than the order of the two lines.
+/// The first form of the ends that has room in one of two lines, whose columns are given, and the one for the upper
+/// line, if it has room there. Whole they are worth more than the order of the two lines.
 fn chosen<'a>(
     who: &'a Ends,
     (here, below): (usize, usize),
