@@ -27,7 +27,7 @@ use anyhow::{Result, anyhow};
 use clap::{Parser, Subcommand};
 use std::env;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 /// The profile of tasks that need optimisation.
 const OPTIMISED: &str = "tasks";
@@ -140,7 +140,7 @@ impl Task {
 /// Replaces this program by the same with optimisation, built if necessary, and the same arguments. Returns if that
 /// fails.
 fn optimised() -> anyhow::Error {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = run::cargo_here();
     command.args(["run", "--quiet", "--profile", OPTIMISED, "--package", "xtask", "--"]);
     let error = command.args(env::args_os().skip(1)).exec();
     anyhow!(error).context(format!("cannot start `{}`", run::show(&command)))

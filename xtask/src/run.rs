@@ -221,9 +221,14 @@ pub(crate) fn show(command: &Command) -> String {
     words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
 }
 
-/// The cargo that runs this task, in the root of the workspace, with empty standard input.
+/// The cargo that runs this task, in the folder and with the input of this program.
+pub(crate) fn cargo_here() -> Command {
+    Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// The same in the root of the workspace, with empty standard input.
 pub(crate) fn cargo() -> Command {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = cargo_here();
     command.current_dir(workspace_root()).stdin(Stdio::null());
     command
 }
