@@ -10,7 +10,8 @@ use crate::sample::Address;
 use crate::util::units::{self, plural};
 
 /// Caveat of NAKs for packets seen at the tap.
-const SAME_AS_REORDERING: &str = "Reordering downstream looks the same; with adaptive routing, receivers need out-of-order placement (NCCL_IB_ADAPTIVE_ROUTING).";
+const SAME_AS_REORDERING: &str =
+    "Reordering downstream looks the same; with adaptive routing, receivers need out-of-order placement.";
 
 /// Reasons why packets between two hosts may have been reordered rather than lost.
 #[derive(Clone, Copy, Default)]
@@ -60,7 +61,7 @@ impl ReorderingDoubt {
         }
         // Where packets are seen out of order, or none was asked for, this comes first.
         if self.without_nak || self.doubtful || self.downstream == Some(Downstream::ReorderingOrLoss) {
-            raise = raise.step("If the fabric sprays packets or uses adaptive routing, enable out-of-order placement on the receivers (NCCL_IB_ADAPTIVE_ROUTING=1, and the NIC's adaptive retransmission settings).", ByHand::Job);
+            raise = raise.step("If the fabric sprays packets or uses adaptive routing, enable out-of-order placement on the NICs of both ends, and set NCCL_IB_ADAPTIVE_ROUTING=1 for NCCL.", ByHand::Job);
         }
         raise
     }
