@@ -456,7 +456,7 @@ fn nothing(data: &Data) -> Option<(&'static str, &'static str)> {
 }
 
 fn fine(word: &str) -> Spans {
-    badge(Level::Fine, word, theme::badge(Level::Fine))
+    badge(theme::symbol(Level::Fine), word, theme::badge(Level::Fine))
 }
 
 /// Sentence for findings that have all ended: their number, and the worst; second the rest, if it `continues`.
@@ -520,7 +520,7 @@ fn warning(buffer: &mut Buffer, at: &Layout, data: &Data, continues: bool) {
         return;
     }
     let word = if data.model.losing && continues { "DROPPING NOW" } else { "CAPTURE INCOMPLETE" };
-    let mut spans = badge(Level::Warning, word, theme::badge(Level::Warning));
+    let mut spans = badge(theme::symbol(Level::Warning), word, theme::badge(Level::Warning));
     spans.push(format!(" {}", lost.in_words(counted).join(", ")), theme::BOLD);
     let room = usize::from(at.warning.width).saturating_sub(spans.width);
     let means = ["; loss may be a capture artefact", "; loss uncertain"];

@@ -39,12 +39,13 @@ fn badge_parts(kinds: &[(Problem, Level, bool)], room: usize, wide: bool) -> (Ve
     let form = |long: bool, count: usize| {
         let word =
             |at: usize, kind: Problem| if long && (wide || at == 0) { kind.badge() } else { kind.word() };
-        // A badge is filled while its problem shows, and grey while that is quiet.
-        let look = |level, quiet| if quiet { theme::DIM } else { theme::badge(level) };
-        let parts = kinds.iter().take(count).enumerate();
-        let parts = parts
-            .map(|(at, (kind, level, quiet))| badge(*level, word(at, *kind), look(*level, *quiet)))
-            .collect::<Vec<Spans>>();
+        // A badge is filled while its problem shows, and hollow and grey while that is quiet.
+        let one = |(at, (kind, level, quiet)): (usize, &(Problem, Level, bool))| {
+            let (symbol, style) = theme::mark(*level, !quiet);
+            let style = if *quiet { style } else { theme::badge(*level) };
+            badge(symbol, word(at, *kind), style)
+        };
+        let parts: Vec<Spans> = kinds.iter().take(count).enumerate().map(one).collect();
         let hidden = kinds.len().saturating_sub(count);
         (parts, if hidden > 0 { format!(" +{hidden}") } else { String::new() })
     };
@@ -90,6 +91,6 @@ pub(in crate::tui::app) fn badge_at(app: &App, at: &Layout, x: u16) -> Option<Ba
     (parts.len() < kinds.len()).then_some(Badge::All)
 }
 
-pub(super) fn badge(level: Level, word: &str, style: ratatui::style::Style) -> Spans {
-    part(format!(" {} {word} ", theme::symbol(level)), style)
+pub(super) fn badge(symbol: &str, word: &str, style: ratatui::style::Style) -> Spans {
+    part(format!(" {symbol} {word} "), style)
 }
