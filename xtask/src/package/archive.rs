@@ -83,7 +83,9 @@ pub(crate) fn deb(
     let path = to.join(format!("rocescope_{}_{}.deb", release.version, target.debian()));
     run(Command::new("dpkg-deb")
         .env("SOURCE_DATE_EPOCH", release.epoch.to_string())
-        .args(["--root-owner-group", "--threads-max=1", "-Zxz", "--build"])
+        // The bytes depend on their number. As an option, only versions since 1.21.9 know it.
+        .env("DPKG_DEB_THREADS_MAX", "1")
+        .args(["--root-owner-group", "-Zxz", "--build"])
         .arg(&root)
         .arg(&path))?;
     Ok(path)

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Programs used by the integration tests, with their Debian packages.
-const TEST_TOOLS: [(&str, &str); 9] = [
+const TEST_TOOLS: [(&str, &str); 10] = [
     ("tshark", "tshark"),
     ("tcpdump", "tcpdump"),
     ("ip", "iproute2"),
@@ -17,6 +17,7 @@ const TEST_TOOLS: [(&str, &str); 9] = [
     ("pip3", "python3-pip"),
     ("qemu-aarch64", "qemu-user"),
     ("systemd-analyze", "systemd"),
+    ("git", "git"),
 ];
 
 /// The browser for tests of shared reports, with its package, which not every distribution has.
