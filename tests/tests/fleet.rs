@@ -195,6 +195,10 @@ fn a_recording_mounted_read_only_elsewhere_gives_the_same_answers() {
         assert_eq!(mounted[part], direct[part], "{part}");
     }
     let Some(engine) = duck_db_or_skip(TEST) else { return };
+    // Root of the namespace may not pass the home directory of another user, where the engine may be.
+    let copy = elsewhere.path().join(engine.file_name().unwrap());
+    std::fs::copy(&engine, &copy).unwrap();
+    let engine = copy;
     for question in ["loss", "jobs"] {
         let asked =
             ["fleet".as_ref(), question.as_ref(), mount.as_os_str(), "--engine".as_ref(), engine.as_os_str()];

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: all tests, including those that need root and eBPF.
 
 mod lanes;
+mod reachable;
 
 use crate::ebpf_toolchain::EbpfToolchain;
 use crate::emulated;
@@ -9,6 +10,7 @@ use crate::run::{is_ci, root_prefix, say, step, target_dir};
 use crate::setup;
 use anyhow::{Context as _, Result, anyhow, bail};
 use lanes::LaneProgram;
+use reachable::Reachable;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -244,7 +246,9 @@ fn all<'a>(
         };
         match built {
             Ok(mut programs) => {
-                environment.push(("ROCESCOPE_BIN".to_owned(), programs.rocescope.display().to_string()));
+                // Removed at the end of the tests.
+                let program = Reachable::of(&programs.rocescope)?;
+                environment.push(("ROCESCOPE_BIN".to_owned(), program.path.display().to_string()));
                 let packages = tools.packages.iter();
                 environment
                     .extend(packages.map(|folder| (PACKAGES.to_owned(), folder.display().to_string())));

@@ -462,6 +462,10 @@ fn a_full_disk_is_survived_and_counted() {
         return;
     }
     let (dir, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    // Root of a user namespace may not pass the home directory of another user, where the repository may be.
+    let copies = tempfile::tempdir().unwrap();
+    let capture_copy = copies.path().join("e1_loss1.h0.pcap.gz");
+    std::fs::copy(capture("e1_loss1.h0.pcap.gz"), &capture_copy).unwrap();
     let script = "mount -t tmpfs -o size=96k tmpfs \"$1\" && \"$2\" record --read \"$3\" --dir \"$1\" --interval 4ms --rotate 1h; \
                   echo \"status $?\" >&2; cp -r \"$1/.\" \"$4\"; head -c 1000000 /dev/zero > \"$1/fill\" 2>/dev/null; ls \"$1\" >&2";
     let output = Command::new("unshare")
@@ -469,7 +473,7 @@ fn a_full_disk_is_survived_and_counted() {
         .args(["sh", "-c", script, "sh"])
         .arg(dir.path())
         .arg(binary::path().unwrap())
-        .arg(capture("e1_loss1.h0.pcap.gz"))
+        .arg(&capture_copy)
         .arg(kept.path())
         .output()
         .unwrap();
