@@ -138,10 +138,22 @@ pub(crate) fn test_packages() -> Result<PathBuf> {
 /// Names the package that is not available.
 pub(crate) fn engines(packages: &Path, click_house: bool) -> Result<()> {
     python::ensure(packages, python::DUCK_DB)?;
-    python::ensure(packages, python::COLLECTOR)?;
+    collector(packages)?;
     python::ensure(packages, python::PERFETTO)?;
     python::ensure(packages, python::CHARTS)?;
     if click_house || is_ci() { python::ensure(packages, python::CLICK_HOUSE) } else { Ok(()) }
+}
+
+/// The OTLP collector, with the library of Python that it is linked to, which Python itself does without.
+fn collector(packages: &Path) -> Result<()> {
+    const NAME: &str = "import sys; print('libpython%d.%d' % sys.version_info[:2])";
+    python::ensure(packages, python::COLLECTOR)?;
+    let program = packages.join(python::COLLECTOR.0).join("rotel/rotel-agent");
+    if output_of(Command::new(program).arg("--version")).is_some() {
+        return Ok(());
+    }
+    let library = output_of(Command::new("python3").args(["-c", NAME])).context("python3 does not start")?;
+    packages::ensure("the OTLP collector", &[library.trim()])
 }
 
 /// The folder with the schemas of CycloneDX and a validator, for Python.
