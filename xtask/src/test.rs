@@ -337,7 +337,7 @@ fn integration(
     together.sort_by_key(rank);
     let mut again = Vec::new();
     let mut run = |chosen: Vec<&TestProgram>, count| {
-        let jobs = chosen.into_iter().map(|test| job(test, &[], prefix, environment)).collect();
+        let jobs = chosen.into_iter().map(|test| job(test, &[], rights(test, prefix), environment)).collect();
         lanes::run(jobs, count, logs, |name, output, result| {
             let names = if result.is_err() { failed_names(output) } else { Vec::new() };
             let program = tests.iter().find(|test| test.package == INTEGRATION && test.name == name);
@@ -356,7 +356,16 @@ fn integration(
         Ok(units) => (units, Ok(())),
         Err(error) => (Vec::new(), Err(error)),
     };
-    for (test, output, result) in units {
+    for (test, mut output, result) in units {
+        let privileged = names_that_need_root(&output);
+        if !prefix.is_empty() && !privileged.is_empty() {
+            output = output
+                .lines()
+                .filter(|line| !needs_root(line))
+                .fold(String::new(), |all, line| all + line + "\n");
+            let job = job(&test, &privileged, prefix, environment);
+            lanes::run(vec![job], 1, logs, |name, output, result| tally.ended(name, output, result));
+        }
         let names = if result.is_err() { failed_names(&output) } else { Vec::new() };
         if names.is_empty() {
             tally.ended(&test.name, &output, result);
@@ -367,7 +376,8 @@ fn integration(
     // They send traffic and wait for responses: on a busy machine, kernel and program may miss a deadline.
     for (program, names) in again {
         say(&format!("{}: a second try of {}", program.name, names.join(" ")));
-        lanes::run(vec![job(&program, &names, prefix, environment)], 1, logs, |name, output, result| {
+        let job = job(&program, &names, rights(&program, prefix), environment);
+        lanes::run(vec![job], 1, logs, |name, output, result| {
             if result.is_ok() {
                 tally.second.extend(names.iter().map(|test| format!("{name}::{test}")));
             }
@@ -388,6 +398,30 @@ fn failed_names(output: &str) -> Vec<String> {
     }
 }
 
+/// True for the message of a test that was skipped because its user is not root.
+fn needs_root(line: &str) -> bool {
+    skip_line(line).is_some_and(|line| line.contains("needs root"))
+}
+
+/// The tests that said so, by the headings above their output.
+fn names_that_need_root(output: &str) -> Vec<String> {
+    let mut heading = "";
+    let mut names = Vec::new();
+    for line in output.lines() {
+        if let Some(name) = line.strip_prefix("---- ").and_then(|line| line.strip_suffix(" stdout ----")) {
+            heading = name;
+        } else if needs_root(line) && !heading.is_empty() {
+            names.push(heading.to_owned());
+        }
+    }
+    names
+}
+
+/// The prefix of a test program: others than the integration tests run as the user.
+fn rights<'a>(test: &TestProgram, root: &'a [&'a str]) -> &'a [&'a str] {
+    if test.package == INTEGRATION { root } else { &[] }
+}
+
 /// The end of what a program printed, from its list of failures on if it has one: [`REPEATED`] lines at most.
 fn failure_messages(output: &str) -> String {
     let lines: Vec<_> = output.lines().collect();
@@ -398,8 +432,12 @@ fn failure_messages(output: &str) -> String {
 
 /// The command for a test program, or for some of its tests, in the folder in which cargo would start it. sudo passes
 /// no environment.
-fn job(test: &TestProgram, only: &[String], root: &[&str], environment: &[(String, String)]) -> LaneProgram {
-    let prefix = if test.package == INTEGRATION { root } else { &[] };
+fn job(
+    test: &TestProgram,
+    only: &[String],
+    prefix: &[&str],
+    environment: &[(String, String)],
+) -> LaneProgram {
     let environment = environment.iter().map(|(name, value)| format!("{name}={value}"));
     let mut command = Command::new(prefix.first().unwrap_or(&"env"));
     command.args(prefix.iter().map(|_| "env")).args(environment);
@@ -462,6 +500,12 @@ mod tests {
     }
 
     #[test]
+    fn tests_that_need_root_are_named_by_their_headings() {
+        let output = "SKIP: c needs root\n---- a::b stdout ----\nSKIP: b needs root\n\n---- d stdout ----\nSKIP: d needs tshark\n";
+        assert_eq!(names_that_need_root(output), ["a::b"]);
+    }
+
+    #[test]
     fn failures_are_repeated_from_their_list_on() {
         let output = "test a ... ok\n\nfailures:\n\n---- a::b stdout ----\n    text\n";
         assert_eq!(failure_messages(output), "failures:\n\n---- a::b stdout ----\n    text");
@@ -479,7 +523,8 @@ mod tests {
             folder: PathBuf::from("/w"),
         };
         let shown = |test, only: &[String]| {
-            show(&job(&test, only, &["sudo"], &[("CI".to_owned(), "true".to_owned())]).command)
+            let environment = [("CI".to_owned(), "true".to_owned())];
+            show(&job(&test, only, rights(&test, &["sudo"]), &environment).command)
         };
         assert_eq!(shown(test("rocescope-tests"), &[]), "sudo env CI=true /t a/demo-1 --show-output");
         assert_eq!(
