@@ -108,10 +108,10 @@ fn what_a_switch_said_in_a_capture_is_held_against_an_interface() {
     let text = doctor(how, &["--lldp-capture", &lldp]).out;
     assert!(text.contains("with PFC on priority 2, 4, 5"), "{text}");
     let silent = doctor(how, &["--lldp-capture", &of("near0", "b1_send.h1.pcap"), "--verbose"]);
-    assert!(
-        silent.err.contains("has no LLDP frame") && silent.out.contains("has no LLDP frame"),
-        "{silent:?}"
-    );
+    // Where a line of the page ends depends on the length of the path.
+    let said =
+        |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").contains("has no LLDP frame");
+    assert!(said(&silent.err) && said(&silent.out), "{silent:?}");
     let stranger =
         Program::run(how, &["doctor", "--lldp-capture", &of("eth9", "encap/tcpdump_dcb_pfc.pcap")]).unwrap();
     assert_eq!(stranger.status.code(), Some(1), "{stranger:?}");

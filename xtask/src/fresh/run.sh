@@ -23,8 +23,8 @@ part() {
         return 0
     fi
     say "$1: FAILED with $status ($seconds s): $2"
-    tail -n 60 "/tmp/$1"
-    tail -n 60 "/tmp/$1.err"
+    tail -n 400 "/tmp/$1"
+    tail -n 400 "/tmp/$1.err"
     failed=1
     return 1
 }
