@@ -1,7 +1,7 @@
 //! Exact commands of steps, for the interface or host of a finding.
 
-use super::Input;
 use super::fabric::Fabric;
+use super::{End, Input};
 use crate::analysis::{Flow, InputKind};
 use crate::sample::{Address, Direction};
 
@@ -230,6 +230,18 @@ impl<'a> Commands<'a> {
     /// Shows the busiest threads with their CPU.
     pub(super) fn threads(self) -> Option<Command> {
         self.with(|_| "ps -eLo pid,tid,psr,pcpu,comm --sort=-pcpu | head -20".to_owned())
+    }
+
+    /// Shows the threads of the process of this end with their CPU, or the busiest of its host.
+    pub(super) fn threads_of(self, end: &End) -> Option<Command> {
+        let process = match (end.pid, end.qpn) {
+            (Some(pid), _) => pid.to_string(),
+            (None, Some(lqpn)) => {
+                format!("$(rdma resource show qp lqpn {lqpn} | grep -oP 'pid \\K\\d+')")
+            }
+            (None, None) => return self.threads(),
+        };
+        self.with(|_| format!("ps -Lo pid,tid,psr,pcpu,comm -p {process}"))
     }
 
     /// Shows the NCCL settings in the environment of processes.

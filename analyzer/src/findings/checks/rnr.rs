@@ -12,8 +12,8 @@ use crate::findings::not_evaluated::is_not_evaluated;
 use crate::findings::period::{Cost, Evaluated, Period, Wait, cost_base, impact, latest, run, timed};
 use crate::findings::title::{self, title};
 use crate::findings::{
-    ByHand, Commands, Entry, Family, Finding, Hop, Impact, Input, Measure, Place, Problem, Raise, Severity,
-    Unit, label,
+    ByHand, Commands, End, Entry, Family, Finding, Hop, Impact, Input, Measure, Place, Problem, Raise,
+    Severity, Unit, label,
 };
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::{Address, UntimedCounter};
@@ -176,7 +176,7 @@ fn raise(
     let place = Place::of_several(input, flows.iter().copied().filter(refusing));
     let first = flows.iter().min_by_key(|flow| (&flow.link, flow.dst, flow.dest_qp));
     let (requester, responder) = ends::of_answers(input, flows.iter().copied());
-    let who = responder.as_ref().map_or_else(|| host.to_string(), ToString::to_string);
+    let receiver = responder.clone();
     let raise = Raise::new(&SLOW, Severity::Warning, title)
         .evidence("rnr_naks", *naks)
         .evidence("rnr_ratio", *ratio)
@@ -190,18 +190,24 @@ fn raise(
         .impact(Impact { packets_ratio, retransmissions, ..cost })
         .of_cost(cost_base(input.facts, period, again.iter().map(|(flow, _)| *flow)))
         .episodes(episodes_of(judged, flows, |last| last.rnr));
-    steps(input, raise, host, first.copied(), &who).into(found);
+    steps(input, raise, host, first.copied(), receiver.as_ref()).into(found);
 }
 
-/// Adds the steps; `first`: a flow of the receiver's answers, `who`: the receiver with its process.
-fn steps(input: &Input<'_>, raise: Raise, host: Address, first: Option<&Flow>, who: &str) -> Raise {
+/// Adds the steps; `first`: a flow of the answers of the `receiver`.
+fn steps(
+    input: &Input<'_>,
+    raise: Raise,
+    host: Address,
+    first: Option<&Flow>,
+    receiver: Option<&End>,
+) -> Raise {
+    let process = receiver.filter(|end| end.pid.is_some()).map_or_else(String::new, |end| format!(", {end}"));
     let there = first.map(|flow| Commands::at(input, flow, host));
     let sender = first.map_or_else(|| "the senders".to_owned(), |flow| flow.dst.to_string());
+    let threads =
+        there.and_then(|there| receiver.map_or_else(|| there.threads(), |end| there.threads_of(end)));
     raise
-        .step(
-            format!("Check CPU load, pinning and NUMA node of the receiving process on {who}."),
-            there.and_then(Commands::threads),
-        )
+        .step(format!("Check CPU load and pinning of the receiving process{process}."), threads)
         .step(
             format!("Check out_of_buffer on {host}, and rnr_nak_retry_err (gave up) on {sender}."),
             there.and_then(Commands::rdma_counters),
