@@ -165,7 +165,7 @@ fn compared(prepared: &Prepared, tests: &[(&str, &str)], names: &[String]) -> Re
 /// Fails if it is not available.
 pub(crate) fn shell() -> Result<PathBuf> {
     let cache = cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: no directory for a shell")?;
-    Ok(unpack(&cache.join("vm"), debian::SHELL)?.join("bin/busybox"))
+    Ok(unpack(&cache.join("vm"), &[debian::SHELL])?.join("bin/busybox"))
 }
 
 /// Parts common to all guests.

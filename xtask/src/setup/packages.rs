@@ -22,9 +22,14 @@ const TEST_TOOLS: [(&str, &str); 10] = [
 
 /// The browser for tests of shared reports, with its package, which not every distribution has.
 const BROWSER: [(&str, &str); 1] = [("chromium", "chromium")];
-/// Packages used by the integration tests without installation, since most would start a server.
-const UNPACKED: [&str; 4] =
-    ["prometheus", "prometheus-node-exporter", "python3-prometheus-client", "victoria-metrics"];
+/// Packages used by the integration tests without installation, since most would start a server; each with those that
+/// it needs and that a bare system does not have.
+const UNPACKED: [&[&str]; 4] = [
+    &["prometheus"],
+    &["prometheus-node-exporter"],
+    &["python3-prometheus-client", "python3-decorator"],
+    &["victoria-metrics"],
+];
 
 /// Programs used by the tests in a virtual machine, with their packages.
 const VM_TOOLS: [(&str, &str); 4] = [
@@ -83,12 +88,12 @@ pub(super) fn unpack_for_tests(dir: &Path) -> Result<()> {
     if !has_program("apt-get") || !has_program("dpkg-deb") {
         bail!(
             "tests of `export` use Debian's packages {}, which apt-get and dpkg-deb unpack",
-            UNPACKED.join(" ")
+            UNPACKED.concat().join(" ")
         );
     }
     std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     step("packages that the tests use and that are not installed", || {
-        UNPACKED.iter().try_for_each(|package| unpack(dir, package).map(drop))
+        UNPACKED.iter().try_for_each(|packages| unpack(dir, packages).map(drop))
     })
 }
 

@@ -111,12 +111,13 @@ pub(super) fn update() -> Result<()> {
         .stdin(Stdio::null()))
 }
 
-/// Downloads a package and unpacks it into a folder with its name in `dir`, without installing it; once.
+/// Downloads packages and unpacks them into a folder with the name of the first in `dir`, without installing them; once.
 ///
 /// # Errors
-/// Fails if it is not available.
-pub(crate) fn unpack(dir: &Path, package: &str) -> Result<PathBuf> {
-    unpacked(dir, &[package.to_owned()], &Apt::default())
+/// Fails if one is not available.
+pub(crate) fn unpack(dir: &Path, packages: &[&str]) -> Result<PathBuf> {
+    let packages: Vec<String> = packages.iter().map(|package| (*package).to_owned()).collect();
+    unpacked(dir, &packages, &Apt::default())
 }
 
 /// The folder with the unpacked packages, named after the first.
