@@ -99,15 +99,14 @@ fn place(finding: &Finding) -> Option<String> {
         (Some(hop), Some(at)) => {
             let here =
                 hop.side().map(|side| beyond(finding, hop, &at).unwrap_or_else(|| format!("{side} of {at}")));
-            (Some(here.unwrap_or_else(|| format!("at the {hop} (packets seen at {at})"))), None)
+            (Some(here.unwrap_or_else(|| format!("at the {hop} (seen at {at})"))), None)
         }
         (Some(hop), None) => (Some(hop.to_string()), None),
         (None, None) => (None, links_of_flows(finding)),
         (None, at) => (None, at),
     };
     // A problem of a host is not one of the port at which it was seen.
-    let at_host = matches!(place.hop, Some(Hop::Requester | Hop::Responder));
-    let switch = place.switch_port.as_deref().filter(|_| !at_host).map(switch_ports);
+    let switch = place.switch_port.as_deref().filter(|_| !place.is_host()).map(switch_ports);
     listed([hop, at.map(|at| format!("{at}{}", peers(finding))), switch], NEXT)
 }
 
@@ -213,7 +212,8 @@ fn impact(finding: &Finding) -> Option<String> {
             format!("the packets of {pairs} host pairs")
         }
         _ if finding.is_of_episode() => "packets".to_owned(),
-        _ => "the run's packets".to_owned(),
+        _ if finding.id == ids::BURST_INCAST => "packets".to_owned(),
+        _ => "the flows' packets".to_owned(),
     };
     let base = finding.subject.cost_base;
     let kind = Problem::of(finding);
@@ -240,7 +240,7 @@ fn impact(finding: &Finding) -> Option<String> {
                 Some(part) if finding.id == ids::LOSS_BEFORE_TAP => {
                     format!("{} packets retransmitted that had arrived ({part})", units::count(n))
                 }
-                Some(part) => format!("{} of the flows' packets retransmitted ({part})", units::count(n)),
+                Some(part) => format!("{} packets retransmitted ({part})", units::count(n)),
                 None => words,
             });
             (ratio.map(|ratio| format!("{at_least}{ratio} of {packets}{what}")), words)
@@ -536,7 +536,7 @@ mod tests {
         assert_eq!(
             impact(&one).as_deref(),
             Some(
-                "3,911 packets retransmitted that had arrived (43.1 %) · at least 0.99 % of the run's packets lost · \
+                "3,911 packets retransmitted that had arrived (43.1 %) · at least 0.99 % of the flows' packets lost · \
                  4.00 MB of goodput lost of 9.31 MB sent · \
                  1.00 s wait time, summed over QPs (25.0 % of the time of 4 flows)"
             )
@@ -552,7 +552,7 @@ mod tests {
         one.impact = Impact { packets_ratio: Some(0.826), retransmissions: Some(57), ..Impact::default() };
         assert_eq!(
             impact(&one).as_deref(),
-            Some("82.6 % of the run's packets retransmitted (57 retransmissions)")
+            Some("82.6 % of the flows' packets retransmitted (57 retransmissions)")
         );
     }
 

@@ -131,6 +131,11 @@ impl Place {
         self.names().any(|name| name == link)
     }
 
+    /// True if it is a host: its links are those at which the packets were seen.
+    pub const fn is_host(&self) -> bool {
+        matches!(self.hop, Some(Hop::Requester | Hop::Responder))
+    }
+
     /// Its links in words, `None` where there are none: `rail0`, `rail0, rail1`.
     pub fn in_words(&self) -> Option<String> {
         let mut names: Vec<String> = self.names().map(tap_name).collect();

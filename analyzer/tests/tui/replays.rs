@@ -97,7 +97,7 @@ fn the_verdict_follows_a_seek_while_paused() {
     // At the end of the data nothing is active.
     app.on_end(End::Done);
     app.analyse_with(&mut analyst);
-    assert!(text(&app).contains("lasting to the end"), "{}", text(&app));
+    assert!(text(&app).contains(" at the end"), "{}", text(&app));
 }
 
 #[test]

@@ -295,11 +295,11 @@ impl View {
     }
 
     /// The level of the worst active finding about this link at the snapshot shown, and whether it is its place rather
-    /// than one of the links compared.
+    /// than one of the links compared. A problem of a host is none of the link at which it was seen.
     #[must_use]
     pub fn level_of_link(&self, name: &str) -> (Level, bool) {
         let about = self.problems().filter_map(|finding| {
-            let here = finding.is_at(name);
+            let here = finding.is_at(name) && !finding.place.is_host();
             (here || finding.compares(name)).then(|| (Level::from(finding.severity), here))
         });
         about.max().unwrap_or_default()

@@ -59,7 +59,7 @@ pub(in crate::tui) fn about(view: &View) -> String {
     let active = problems().filter(|one| one.active).count() - quiet;
     let ended = problems().count() - active - quiet;
     // Nothing is active at the end of a capture.
-    let lasts = if view.shows_end() { "lasting to the end" } else { "active" };
+    let lasts = if view.shows_end() { "at the end" } else { "active" };
     let parts = [(active, lasts), (quiet, "quiet"), (ended, "ended")];
     let parts: Vec<String> =
         parts.iter().filter(|(n, _)| *n > 0).map(|(n, state)| format!("{n} {state}")).collect();

@@ -59,6 +59,9 @@ impl TimeText {
                     let quiet = format!("quiet for {} s", quiet_ns / NS_PER_S);
                     return Self::new(finding, end, vec![format!("{since}, {quiet}"), quiet], None);
                 }
+                if end.recorded && end.until() == Some(first) {
+                    return Self::new(finding, end, vec![format!("at the end, {}", at(first))], None);
+                }
                 let to_end = end.recorded.then(|| format!("{since} to the end"));
                 let enough: Vec<String> = to_end.into_iter().chain([since]).collect();
                 if let Some(last) = finding.silent_since(*end) {
@@ -77,8 +80,11 @@ impl TimeText {
             }
             // It has a beginning, which is not known.
             _ if !finding.episodes.is_empty() => {
-                let by = end.known_by(finding).map(|ns| format!("by {}", at(ns)));
-                let enough = vec![by.unwrap_or_else(|| UNKNOWN_START.to_owned())];
+                let by = end.known_by(finding).map(at);
+                let enough = by.map_or_else(
+                    || vec![UNKNOWN_START.to_owned()],
+                    |by| vec![format!("since {by} or before"), format!("by {by}")],
+                );
                 Self { enough, ..Self::default() }
             }
             _ => Self::default(),

@@ -116,7 +116,10 @@ impl Picture<'_> {
         };
         let tall = if peak > 0.0 { tall } else { 1 };
         let known = values.iter().any(Option::is_some);
+        // Where requests are unanswered, the peak is a lower bound as much as the value.
+        let least = if series == Series::P99 && known && self.is_least() { units::LEAST } else { "" };
         let most = if known { self.peak(series, peak) } else { units::UNKNOWN.to_owned() };
+        let most = format!("{least}{most}");
         let bars = self.bars(row, values.len());
         let lines = area(&values, peak, tall).into_iter().enumerate();
         let name = self.signal_name(row);
