@@ -85,9 +85,10 @@ pub fn main() -> ExitCode {
             Err(error) => return failed(&error),
         }
     }
+    let odd = line.iter().any(is_odd);
     let args = match Args::read(line) {
         Ok(args) => args,
-        Err(error) => return usage(&error),
+        Err(error) => return usage(&error, odd),
     };
     let color = args.color;
     #[cfg(target_os = "linux")]
@@ -138,14 +139,26 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Help and version go to standard output, errors to standard error.
-fn usage(error: &clap::Error) -> ExitCode {
-    // A closed pipe is no failure.
+/// True for an argument, as the name of a file that a pattern of the shell matched, that a terminal would obey.
+fn is_odd(argument: &OsString) -> bool {
+    let text = argument.to_string_lossy();
+    plain(&text) != text
+}
+
+/// What is said of invalid usage in place of clap's text, which colours it and repeats arguments as they are; `None` if
+/// nothing in it commands a terminal. Rendering drops whole escape sequences, so `odd` arguments decide, too.
+fn in_plain(error: &clap::Error, odd: bool) -> Option<String> {
     let rendered = error.render().to_string();
-    let _ = if error.use_stderr() && rendered.lines().any(|line| plain(line) != line) {
-        writeln!(std::io::stderr(), "{}", lines(&rendered))
-    } else {
-        error.print()
+    let odd = odd || rendered.lines().any(|line| plain(line) != line);
+    (odd && error.use_stderr()).then(|| lines(&rendered))
+}
+
+/// Help and version go to standard output, errors to standard error.
+fn usage(error: &clap::Error, odd: bool) -> ExitCode {
+    // A closed pipe is no failure.
+    let _ = match in_plain(error, odd) {
+        Some(text) => writeln!(std::io::stderr(), "{text}"),
+        None => error.print(),
     };
     let _ = std::io::stdout().flush();
     match error.kind() {
@@ -364,6 +377,19 @@ const NO_KERNEL_SIDE: &str = "this build has no kernel programs: build with `car
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn arguments_that_command_a_terminal_are_repeated_without_that() {
+        for argument in ["--\x1b]0;owned\x07\x1b[2Jx", "--\x1b[31mred\x1b[0m", "--\u{202e}x"] {
+            let line: Vec<OsString> = ["rocescope", "replay", argument].map(OsString::from).into();
+            let odd = line.iter().any(is_odd);
+            let text = in_plain(&Args::read(line).unwrap_err(), odd).unwrap();
+            assert!(text.contains("unexpected argument"), "{text}");
+            assert!(text.lines().all(|line| plain(line) == line), "{text:?}");
+        }
+        let usual = ["rocescope", "replay", "--spede"].map(OsString::from);
+        assert!(!usual.iter().any(is_odd) && in_plain(&Args::read(usual).unwrap_err(), false).is_none());
+    }
 
     #[test]
     fn the_name_of_a_file_decides_its_format() {
