@@ -145,7 +145,7 @@ fn is_odd(argument: &OsString) -> bool {
     plain(&text) != text
 }
 
-/// What is said of invalid usage in place of clap's text, which colours it and repeats arguments as they are; `None` if
+/// The message about invalid usage in place of clap's, which is coloured and repeats arguments as they are; `None` if
 /// nothing in it commands a terminal. Rendering drops whole escape sequences, so `odd` arguments decide, too.
 fn in_plain(error: &clap::Error, odd: bool) -> Option<String> {
     let rendered = error.render().to_string();

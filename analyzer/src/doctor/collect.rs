@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::facts::{DeviceFacts, GpuDirect, HostFacts, InterfaceFacts, KernelState, PortFacts};
 use crate::host::error::{AS_ROOT, NOT_ROOT};
-use crate::host::kernel::{Capability, KernelFacts, PERF_EVENT_PARANOID};
+use crate::host::kernel::{Capability, KernelFacts, PERF_EVENT_PARANOID, maps_every_user};
 use crate::host::net::dcb::Dcb;
 use crate::host::net::interface::InterfaceKind;
 use crate::host::net::stack;
@@ -136,8 +136,6 @@ fn kernel_state(root: &HostRoot, unread: &mut UnreadReasons) -> KernelState {
         wanted.into_iter().filter(|capability| !held.has(*capability)).map(Capability::name).collect()
     });
     let status = root.text("/proc/self/status").ok();
-    // Only the initial user namespace maps the whole range of IDs onto itself.
-    let whole = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
     KernelState {
         // Tried by the command, which knows whether this is the running host.
         sandbox_missing: None,
@@ -158,7 +156,7 @@ fn kernel_state(root: &HostRoot, unread: &mut UnreadReasons) -> KernelState {
         root: status.as_deref().and_then(effective_user).map(|user| user == 0),
         program: program(root),
         missing_capabilities: missing,
-        initial_user_namespace: unread.text(root, "/proc/self/uid_map").map(whole),
+        initial_user_namespace: unread.text(root, "/proc/self/uid_map").as_deref().map(maps_every_user),
         initial_pid_namespace: process::has_numbers_of_host(root),
         bpf_jit: facts.jit,
         bpf_jit_harden: unread.number(root, "/proc/sys/net/core/bpf_jit_harden"),

@@ -80,6 +80,8 @@ pub struct KernelFacts {
     pub btf: bool,
     /// Effective capabilities; `None` if unreadable.
     pub capabilities: Option<Capabilities>,
+    /// True if they are those of the initial user namespace, as eBPF requires; `None` if unreadable.
+    pub initial_user_namespace: Option<bool>,
     /// `kernel.unprivileged_bpf_disabled`: 0 allowed, 1 and 2 not; `None` if unreadable.
     pub unprivileged_bpf_disabled: Option<u32>,
     /// True if BPF programs are JIT-compiled (`net.core.bpf_jit_enable` not 0); `None` if unreadable (only root may
@@ -102,10 +104,19 @@ impl KernelFacts {
                 .or_else(|| text("proc/self/status"))
                 .as_deref()
                 .and_then(Capabilities::parse),
+            initial_user_namespace: text(UID_MAP).as_deref().map(maps_every_user),
             unprivileged_bpf_disabled: number("proc/sys/kernel/unprivileged_bpf_disabled"),
             jit: number("proc/sys/net/core/bpf_jit_enable").map(|enabled| enabled != 0),
         }
     }
+}
+
+/// The users of the user namespace of this process, below the root directory.
+pub const UID_MAP: &str = "proc/self/uid_map";
+
+/// True for the map of the initial user namespace, which alone maps the whole range of IDs onto itself.
+pub fn maps_every_user(map: &str) -> bool {
+    map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// The sysctl that decides who may call perf_event_open.
@@ -146,6 +157,13 @@ pub fn preflight(facts: &KernelFacts, needs: PrivilegeNeeds) -> Result<()> {
                 missing.join(", ")
             )));
         }
+    }
+    if facts.initial_user_namespace == Some(false) {
+        return Err(HostError::Unfit(
+            "cannot load eBPF programs: this process is in a user namespace, whose capabilities do not permit it; run \
+             it on the host, or in a privileged container without user namespaces (rocescope replay needs neither)"
+                .to_owned(),
+        ));
     }
     if let (Some(version), Some(release)) = (facts.version, &facts.release)
         && version < OLDEST

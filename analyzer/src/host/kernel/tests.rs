@@ -10,6 +10,7 @@ fn facts(release: &str, capabilities: u64, btf: bool) -> KernelFacts {
         version: KernelVersion::parse(release),
         btf,
         capabilities: Some(Capabilities(capabilities)),
+        initial_user_namespace: Some(true),
         unprivileged_bpf_disabled: Some(2),
         jit: None,
     }
@@ -68,6 +69,14 @@ fn sys_admin_stands_for_the_newer_capabilities() {
     let admin = Capabilities(1 << 21);
     assert!(admin.has(Capability::Bpf) && admin.has(Capability::Perfmon));
     assert!(!admin.has(Capability::NetAdmin) && !admin.has(Capability::NetRaw));
+}
+
+#[test]
+fn capabilities_of_another_user_namespace_do_not_suffice() {
+    assert!(maps_every_user("         0          0 4294967295\n"));
+    assert!(!maps_every_user("         0       1000          1\n"));
+    let inside = KernelFacts { initial_user_namespace: Some(false), ..facts("6.8.0", ROOT, true) };
+    assert!(refusal(&inside, PrivilegeNeeds::default()).contains("is in a user namespace"));
 }
 
 #[test]
