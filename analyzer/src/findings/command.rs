@@ -232,9 +232,10 @@ impl<'a> Commands<'a> {
         self.with(|_| "ps -eLo pid,tid,psr,pcpu,comm --sort=-pcpu | head -20".to_owned())
     }
 
-    /// Shows the threads of the process of this end with their CPU, or the busiest of its host.
-    pub(super) fn threads_of(self, end: &End) -> Option<Command> {
-        let process = match (end.pid, end.qpn) {
+    /// Shows the threads of the process of this end with their CPU, or the busiest of its host where neither process
+    /// nor queue pair is known.
+    pub(super) fn threads_of(self, end: Option<&End>) -> Option<Command> {
+        let process = match (end.and_then(|end| end.pid), end.and_then(|end| end.qpn)) {
             (Some(pid), _) => pid.to_string(),
             (None, Some(lqpn)) => {
                 format!("$(rdma resource show qp lqpn {lqpn} | grep -oP 'pid \\K\\d+')")

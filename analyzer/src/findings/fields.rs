@@ -211,8 +211,7 @@ fn impact(finding: &Finding) -> Option<String> {
         Some(pairs) if pairs > 1 && finding.subject.has_worst_pair => {
             format!("the packets of {pairs} host pairs")
         }
-        _ if finding.is_of_episode() => "packets".to_owned(),
-        _ if finding.id == ids::BURST_INCAST => "packets".to_owned(),
+        _ if finding.is_of_episode() || finding.id == ids::BURST_INCAST => "packets".to_owned(),
         _ => "the flows' packets".to_owned(),
     };
     let base = finding.subject.cost_base;

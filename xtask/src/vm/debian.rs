@@ -111,7 +111,7 @@ pub(super) fn update() -> Result<()> {
         .stdin(Stdio::null()))
 }
 
-/// Downloads packages and unpacks them into a folder with the name of the first in `dir`, without installing them; once.
+/// Downloads packages and unpacks them into a folder of `dir` with the name of the first, once, without installing.
 ///
 /// # Errors
 /// Fails if one is not available.

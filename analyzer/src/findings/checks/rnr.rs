@@ -204,8 +204,7 @@ fn steps(
     let process = receiver.filter(|end| end.pid.is_some()).map_or_else(String::new, |end| format!(", {end}"));
     let there = first.map(|flow| Commands::at(input, flow, host));
     let sender = first.map_or_else(|| "the senders".to_owned(), |flow| flow.dst.to_string());
-    let threads =
-        there.and_then(|there| receiver.map_or_else(|| there.threads(), |end| there.threads_of(end)));
+    let threads = there.and_then(|there| there.threads_of(receiver));
     raise
         .step(format!("Check CPU load and pinning of the receiving process{process}."), threads)
         .step(

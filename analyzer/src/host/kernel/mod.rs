@@ -104,17 +104,15 @@ impl KernelFacts {
                 .or_else(|| text("proc/self/status"))
                 .as_deref()
                 .and_then(Capabilities::parse),
-            initial_user_namespace: text(UID_MAP).as_deref().map(maps_every_user),
+            initial_user_namespace: text("proc/self/uid_map").as_deref().map(maps_every_user),
             unprivileged_bpf_disabled: number("proc/sys/kernel/unprivileged_bpf_disabled"),
             jit: number("proc/sys/net/core/bpf_jit_enable").map(|enabled| enabled != 0),
         }
     }
 }
 
-/// The users of the user namespace of this process, below the root directory.
-pub const UID_MAP: &str = "proc/self/uid_map";
-
-/// True for the map of the initial user namespace, which alone maps the whole range of IDs onto itself.
+/// True for the `/proc/self/uid_map` of the initial user namespace, the only one that maps the whole range of IDs
+/// onto itself.
 pub fn maps_every_user(map: &str) -> bool {
     map.split_whitespace().eq(["0", "0", "4294967295"])
 }
