@@ -120,6 +120,7 @@ fn every_switch_of_the_values_can_be_on() {
         "dataDir": "/data/rocescope",
         "extraArgs": ["--keep", "10m", "--on", "loss.*|qp.died"],
         "podNames": true,
+        "podInterfaces": true,
         "netRaw": true,
         "config": "[agent]\ninterval = \"5s\"\n",
         "seccompProfile": { "type": "Localhost", "localhostProfile": "rocescope.json" },
@@ -146,7 +147,7 @@ fn every_switch_of_the_values_can_be_on() {
     }
     assert_eq!(
         container["securityContext"]["capabilities"]["add"],
-        json!(["BPF", "PERFMON", "NET_ADMIN", "SYS_PTRACE", "NET_RAW"])
+        json!(["BPF", "PERFMON", "NET_ADMIN", "SYS_PTRACE", "SYS_ADMIN", "NET_RAW"])
     );
     let mounts = container["volumeMounts"].as_array().unwrap();
     let data = mounts.iter().find(|mount| mount["mountPath"] == "/var/lib/rocescope").unwrap();

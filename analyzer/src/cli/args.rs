@@ -1,5 +1,6 @@
 //! Commands, options and their help.
 
+mod advice;
 pub(super) mod agent;
 mod common;
 mod doctor;
@@ -91,10 +92,10 @@ impl Args {
     pub fn read(line: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let line: Vec<OsString> = line.into_iter().collect();
         let mut command = help::command_of(&line);
-        let read = command.try_get_matches_from_mut(line).and_then(|found| Self::from_arg_matches(&found));
+        let read = command.try_get_matches_from_mut(&line).and_then(|found| Self::from_arg_matches(&found));
         let args = read.map_err(|error| {
             let error = error.format(&mut command);
-            capture_alone(&error).unwrap_or(error)
+            capture_alone(&error).unwrap_or_else(|| advice::complete(error, &line, &command))
         })?;
         if let Verb::Replay(replay) = &args.verb
             && let (Some(from), Some(to)) = (replay.from, replay.to)

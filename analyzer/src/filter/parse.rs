@@ -4,7 +4,7 @@ use super::error::FilterError;
 use super::expr::{Expr, Figure, RowField, Test, Word};
 use super::fields::{Core, Field, FieldRef, Vocabulary, bits_with};
 use super::token::{Token, TokenKind, tokens};
-use super::value::{Net, Op, Pattern, Unit, opcodes, whole};
+use super::value::{Net, Op, Pattern, Unit, opcode_hint, opcodes, whole};
 use crate::util::nearest::hint;
 
 /// Nested expressions at most: bounds the depth of recursion.
@@ -269,12 +269,15 @@ impl Parser<'_> {
         let (token, text) = self.value(name, wanted)?;
         let found = match core {
             Core::Link => Some(Test::Link(Pattern::new(&text))),
-            Core::Opcode => opcodes(&text).map(|set| Test::Opcode(text, set)),
+            Core::Opcode => match opcodes(&text) {
+                Some(set) => Some(Test::Opcode(text, set)),
+                None => return self.no_value(&token, name, wanted, &opcode_hint(&text)),
+            },
             // `net 10` is a network; a host of one number is none, and tcpdump's would be another one.
             _ if name == "host" && text.bytes().all(|byte| byte.is_ascii_digit()) => None,
             _ => Net::parse(&text).map(|net| Test::Address(core, net)),
         };
-        let found = Expr::Test(found.or_else(|| self.no_value(&token, name, wanted))?);
+        let found = Expr::Test(found.or_else(|| self.no_value(&token, name, wanted, ""))?);
         Some(if not { Expr::Not(Box::new(found)) } else { found })
     }
 
@@ -286,12 +289,18 @@ impl Parser<'_> {
         }
         let (token, text) = self.value(name, wanted)?;
         let number = whole(&text).filter(|n| *n <= core.most());
-        let number = number.or_else(|| self.no_value(&token, name, wanted))?;
+        let number = number.or_else(|| self.no_value(&token, name, wanted, ""))?;
         Some(Expr::Test(Test::Number(core, op.unwrap_or(Op::Equal), number)))
     }
 
-    fn no_value<T>(&mut self, token: &Token, name: &str, (kind, example): (&str, &str)) -> Option<T> {
-        let cause = format!("expected {kind} after `{name}`, found {}", self.found(token));
+    fn no_value<T>(
+        &mut self,
+        token: &Token,
+        name: &str,
+        (kind, example): (&str, &str),
+        hint: &str,
+    ) -> Option<T> {
+        let cause = format!("expected {kind} after `{name}`, found {}{hint}", self.found(token));
         self.fail(token, cause, format!("for example {example}"))
     }
 
@@ -317,7 +326,7 @@ impl Parser<'_> {
                 let cause = format!("`{}` is a share from 0 to 1, found {}", row.name, self.found(&token));
                 return self.fail(&token, cause, format!("write {text}%"));
             }
-            return self.no_value(&token, row.name, wanted);
+            return self.no_value(&token, row.name, wanted, "");
         };
         let op = op.unwrap_or(Op::Equal);
         Some(Expr::Test(Test::Figure(Figure { field: row, op, value, text })))

@@ -274,6 +274,8 @@ const MISTAKES: [&[Mistake]; 2] = [
         ("dscp 64", "a DSCP from 0 to 63", "26", "64"),
         ("opcode SENT", "an opcode", "RC_ACKNOWLEDGE", "SENT"),
         ("opcode 256", "an opcode", "", "256"),
+        ("opcode RDMA_WRTE_LAST", "(did you mean 'RDMA_WRITE_LAST'?)", "", "RDMA_WRTE_LAST"),
+        ("opcode rc_acknowledg", "(did you mean 'RC_ACKNOWLEDGE'?)", "", "rc_acknowledg"),
         (
             "qp 1 foo",
             "unknown field 'foo'",

@@ -8,6 +8,7 @@ use rocescope_common::wire::opcode::{Name, transport};
 
 use crate::sample::Address;
 use crate::util::layout::tap_name;
+use crate::util::nearest::hint;
 
 /// Comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -280,11 +281,26 @@ pub(super) fn opcodes(text: &str) -> Option<Box<[bool; 256]>> {
     }
     let wanted = text.to_ascii_uppercase();
     for code in 0..=255u8 {
-        let name = Name(code).to_string().to_ascii_uppercase();
-        let bare = name.strip_prefix(transport(code)).and_then(|rest| rest.strip_prefix('_'));
-        if name == wanted || bare == Some(&wanted) {
+        let name = opcode_name(code);
+        if name == wanted || operation(code, &name) == Some(&wanted) {
             set[usize::from(code)] = true;
         }
     }
     set.contains(&true).then_some(set)
+}
+
+/// The name of an opcode or an operation that `text`, which is none, probably means, as part of a sentence.
+pub(super) fn opcode_hint(text: &str) -> String {
+    let names: Vec<String> = (0..=255).map(opcode_name).collect();
+    let operations = (0..=255).zip(&names).filter_map(|(code, name)| operation(code, name));
+    hint(&text.to_ascii_uppercase(), operations.chain(names.iter().map(String::as_str)))
+}
+
+fn opcode_name(code: u8) -> String {
+    Name(code).to_string().to_ascii_uppercase()
+}
+
+/// The operation in an opcode's name, which begins with its transport.
+fn operation(code: u8, name: &str) -> Option<&str> {
+    name.strip_prefix(transport(code)).and_then(|rest| rest.strip_prefix('_'))
 }

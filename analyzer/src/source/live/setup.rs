@@ -147,12 +147,16 @@ pub(super) fn visible(config: &Config) -> Result<Visible> {
 /// The functions of NICs that pods were given, `net1 of pod trainer-0 (--netns 4711)`, where the run watches what it
 /// finds; `None` without any.
 fn hidden(config: &Config) -> Option<String> {
-    const MOST: usize = 8;
     let is_chosen = config.netns.is_some() || !config.interfaces.is_empty();
     if is_chosen || !config.host.is_running() {
         return None;
     }
-    let mut all = pods::elsewhere(&config.host.root().ok()?, |kind| *kind == InterfaceKind::Physical);
+    listed(pods::elsewhere(&config.host.root().ok()?, |kind| *kind == InterfaceKind::Physical))
+}
+
+/// The first of these interfaces, each with the option that watches it, and the number of the others.
+fn listed(mut all: Vec<(u32, String)>) -> Option<String> {
+    const MOST: usize = 8;
     all.sort_unstable();
     let left_out = match all.len().saturating_sub(MOST) {
         0 => String::new(),
@@ -190,4 +194,19 @@ fn resolve(config: &Config) -> Result<(Chosen, Watch)> {
         watch.use_firmware(Box::new(fwctl), notes);
     }
     Ok((chosen, watch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_in_pods_are_listed_with_the_option_that_watches_them() {
+        let place = |pid: u32| (pid, format!("net1 of pod trainer-{pid}"));
+        assert_eq!(listed(Vec::new()), None);
+        let two = listed(vec![place(12), place(7)]).unwrap();
+        assert_eq!(two, "net1 of pod trainer-7 (--netns 7), net1 of pod trainer-12 (--netns 12)");
+        let ten = listed((1..=10).map(place).collect()).unwrap();
+        assert!(ten.ends_with("trainer-8 (--netns 8), and 2 more"), "{ten}");
+    }
 }
