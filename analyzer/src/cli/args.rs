@@ -19,7 +19,7 @@ use std::time::Duration;
 pub use super::values::SpeedArg;
 use super::values::{parse_bin, parse_speed_of_link, parse_tap, positive};
 pub use agent::AgentArgs;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use clap::{Args as ClapArgs, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 pub use common::CommonArgs;
 pub use doctor::DoctorArgs;
@@ -95,7 +95,7 @@ impl Args {
         let read = command.try_get_matches_from_mut(&line).and_then(|found| Self::from_arg_matches(&found));
         let args = read.map_err(|error| {
             let error = error.format(&mut command);
-            capture_alone(&error).unwrap_or_else(|| advice::complete(error, &line, &command))
+            advice::complete(error, &line, &command)
         })?;
         if let Verb::Replay(replay) = &args.verb
             && let (Some(from), Some(to)) = (replay.from, replay.to)
@@ -110,16 +110,6 @@ impl Args {
         }
         Ok(args)
     }
-}
-
-/// Replaces clap's error for a command line that begins with a capture file instead of a command.
-fn capture_alone(error: &clap::Error) -> Option<clap::Error> {
-    let Some(ContextValue::String(file)) = error.get(ContextKind::InvalidSubcommand) else { return None };
-    let name = file.strip_suffix(".gz").unwrap_or(file);
-    let is_capture = [".pcap", ".pcapng", ".cap"].iter().any(|suffix| name.ends_with(suffix));
-    let what = format!("'{file}' is no command; to read a capture: rocescope replay {file}");
-    (is_capture || std::path::Path::new(file).is_file())
-        .then(|| help::command().error(ErrorKind::InvalidSubcommand, what))
 }
 
 /// The commands.

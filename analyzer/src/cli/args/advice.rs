@@ -1,6 +1,7 @@
 //! Advice in errors of usage, where clap has none or one that does not help.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -8,8 +9,11 @@ use clap::{Arg, Command};
 
 use crate::util::nearest::nearest;
 
-/// Completes an error about the words of a command line.
+/// Completes an error about the words of a command line, or replaces it.
 pub(super) fn complete(mut error: clap::Error, line: &[OsString], program: &Command) -> clap::Error {
+    if let Some(error) = capture_alone(&error) {
+        return error;
+    }
     let given = |kind| match error.get(kind) {
         Some(ContextValue::String(word)) => Some(word.clone()),
         _ => None,
@@ -27,10 +31,9 @@ pub(super) fn complete(mut error: clap::Error, line: &[OsString], program: &Comm
         }
         ErrorKind::UnknownArgument if error.get(ContextKind::SuggestedArg).is_none() => {
             let Some(word) = given(ContextKind::InvalidArg) else { return error };
-            let is_named = |option: &Arg| {
-                !option.is_hide_set()
-                    && option.get_long().is_some_and(|long| word.strip_prefix("--") == Some(long))
-            };
+            let long = word.strip_prefix("--");
+            let is_named =
+                |option: &Arg| !option.is_hide_set() && long.is_some() && option.get_long() == long;
             let owners: Vec<&str> = visible(program)
                 .filter(|command| command.get_arguments().any(is_named))
                 .map(Command::get_name)
@@ -46,6 +49,16 @@ pub(super) fn complete(mut error: clap::Error, line: &[OsString], program: &Comm
         _ => {}
     }
     error
+}
+
+/// Replaces clap's error for a command line that begins with a capture file instead of a command.
+fn capture_alone(error: &clap::Error) -> Option<clap::Error> {
+    let Some(ContextValue::String(file)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let name = file.strip_suffix(".gz").unwrap_or(file);
+    let is_capture = [".pcap", ".pcapng", ".cap"].iter().any(|suffix| name.ends_with(suffix));
+    let what = format!("'{file}' is no command; to read a capture: rocescope replay {file}");
+    (is_capture || Path::new(file).is_file())
+        .then(|| super::help::command().error(ErrorKind::InvalidSubcommand, what))
 }
 
 fn visible(program: &Command) -> impl Iterator<Item = &Command> {
