@@ -45,16 +45,16 @@ fn reported(program: &Program, wanted: impl Fn(&Value) -> bool) -> Value {
 
 fn short(qp: &Value) -> String {
     let of = |name: &str| format!("{name} {}", qp[name]);
-    format!("{}, calls {}", ["lqpn", "pid", "state", "sources"].map(of).join(", "), qp["posts"]["calls"])
+    format!("{}, posts {}", ["lqpn", "pid", "state", "sources"].map(of).join(", "), qp["posts"])
 }
 
-/// Work posted to a queue pair of the near end.
+/// Work posted to the latest queue pair of this number at the near end: kernel 5.15 gives numbers again.
 fn posts(report: &Value, lqpn: u64) -> &Value {
     let devices = report["devices"].as_array().into_iter().flatten();
     let near = devices.filter(|device| device["name"] == NEAR.device);
     let qps = near.flat_map(|device| device["qps"].as_array().into_iter().flatten());
-    let mut posts = qps.filter(|qp| qp["lqpn"] == lqpn).map(|qp| &qp["posts"]);
-    posts.find(|posts| posts.is_object()).unwrap_or(&Value::Null)
+    let posts = qps.filter(|qp| qp["lqpn"] == lqpn).map(|qp| &qp["posts"]);
+    posts.filter(|posts| posts.is_object()).last().unwrap_or(&Value::Null)
 }
 
 /// perftest's messages equal the sampled posts, message for message, including chained ones.

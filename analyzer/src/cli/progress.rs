@@ -202,8 +202,12 @@ fn recorded(share: f64, length_ns: u64, passed: Duration) -> String {
     format!("{:.0} % of the recorded time, {left}", (share * 100.0).floor())
 }
 
-/// `34 % of 12.3 GB read, 812 MB/s, 10 s left`.
+/// `34 % of 12.3 GB read, 812 MB/s, 10 s left`, and `100 % of 12.3 GB read, analysing` once all is read: the report of
+/// many flows takes time of its own.
 fn line(read: u64, size: u64, passed: Duration) -> String {
+    if size > 0 && read >= size {
+        return format!("100 % of {} read, analysing", units::bytes(size));
+    }
     let rate = u128::from(read) * 1000 / passed.as_millis().max(1);
     let rate = u64::try_from(rate).unwrap_or(u64::MAX);
     let share = read.saturating_mul(100).checked_div(size).unwrap_or(100).min(100);
@@ -224,6 +228,8 @@ mod tests {
         let text = line(2_000_000_000, 8_000_000_000, Duration::from_secs(4));
         assert!(text.starts_with("25 % of ") && text.ends_with(", 12 s left"), "{text}");
         assert!(line(0, 0, Duration::ZERO).contains("100 %"));
+        let all = line(8_000_000_000, 8_000_000_000, Duration::from_secs(4));
+        assert!(all.starts_with("100 % of ") && all.ends_with(" read, analysing"), "{all}");
     }
 
     #[test]

@@ -83,6 +83,8 @@ pub struct Start<'a> {
     pub nobody: bool,
     /// Run as the user nobody with only these capabilities, by their numbers in linux/capability.h.
     pub capabilities: &'a [u8],
+    /// Run in a user namespace, as its root.
+    pub user_namespace: bool,
     /// Mount a memory file system of this many KiB at this folder, visible only to the program; other processes reach
     /// it through `/proc/PID/root`.
     pub disk: Option<(&'a Path, u32)>,
@@ -149,6 +151,10 @@ impl Program {
     pub fn start(how: Start<'_>, arguments: &[&str]) -> Result<Self> {
         let mut command = if let Some((folder, kib)) = how.disk {
             on_disk(folder, kib)?
+        } else if how.user_namespace {
+            let mut command = Command::new("unshare");
+            command.args(["--user", "--map-root-user"]).arg(binary::path()?);
+            command
         } else if how.capabilities.is_empty() {
             Command::new(binary::path()?)
         } else {

@@ -67,11 +67,15 @@ fn as_wanted(life: &Value, (end, other, pid): (End, End, u32), transfer: &Transf
     assert_eq!(life["end"], "destroyed", "{life}");
 }
 
-/// The expected computed source port of a Soft-RoCE queue pair with this port in its packets: null before kernel
-/// 5.17, where Soft-RoCE uses a rule of its own.
+/// True if Soft-RoCE computes source ports by the rule of the other drivers: before kernel 5.17 it has its own.
+pub fn has_shared_rule() -> bool {
+    kernel_version() >= Some(KernelVersion::new(5, 17, 0))
+}
+
+/// The expected computed source port of a Soft-RoCE queue pair with this port in its packets: null without the shared
+/// rule.
 pub fn computed(port: &Value) -> Value {
-    let has_shared_rule = kernel_version() >= Some(KernelVersion::new(5, 17, 0));
-    if has_shared_rule { port.clone() } else { Value::Null }
+    if has_shared_rule() { port.clone() } else { Value::Null }
 }
 
 /// The packets of a queue pair have one source port, every one of them, and it is the computed one.

@@ -518,23 +518,31 @@ fn what_a_kill_leaves_is_cleaned_by_the_next_run() {
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn without_rights_there_are_counters_still() {
     lab::up().unwrap();
-    let how = Start { nobody: true, ..Start::default() };
-    let program = Program::start(how, &["live", "-i", NEAR.device, "--output", "json"]).unwrap();
-    program.wait_for_message(|text| text.contains("rxe0/1: counters only").then_some(())).unwrap();
-    let before = lab::statistic(NEAR).unwrap();
-    FAST.run().unwrap();
-    // Once more after the last packet.
-    std::thread::sleep(std::time::Duration::from_secs(1));
-    let sent = count(&lab::statistic(NEAR).unwrap()["sent_pkts"]) - count(&before["sent_pkts"]);
-    let ended = program.interrupt().unwrap();
-    assert!(ended.status.success(), "{ended:?}");
-    for word in ["counters of rxe0/1 only", "CAP_BPF", "sudo"] {
-        assert!(ended.err.contains(word), "{word}: {}", ended.err);
+    let nobody = Start { nobody: true, ..Start::default() };
+    let in_a_namespace = Start { user_namespace: true, ..Start::default() };
+    for (how, words) in
+        [(nobody, ["CAP_BPF", "sudo"]), (in_a_namespace, ["is in a user namespace", "on the host"])]
+    {
+        let program = Program::start(how, &["live", "-i", NEAR.device, "--output", "json"]).unwrap();
+        program.wait_for_message(|text| text.contains("rxe0/1: counters only").then_some(())).unwrap();
+        let before = lab::statistic(NEAR).unwrap();
+        FAST.run().unwrap();
+        // Once more after the last packet.
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        let sent = count(&lab::statistic(NEAR).unwrap()["sent_pkts"]) - count(&before["sent_pkts"]);
+        let ended = program.interrupt().unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+        for word in ["counters of rxe0/1 only"].iter().chain(&words) {
+            assert!(ended.err.contains(word), "{word}: {}", ended.err);
+        }
+        let report = ended.report().unwrap();
+        assert_eq!(
+            (&report["source"]["kind"], &report["links"]),
+            (&"counters".into(), &serde_json::json!([]))
+        );
+        let entry = report["devices"].as_array().unwrap().iter().find(|d| d["source"] == "sysfs hw_counters");
+        assert_eq!(count(&entry.unwrap()["counters"]["tx_packets"]), sent, "{entry:?}");
+        let of_egress = ["ratio", "counted_packets"].map(|field| &report["coverage"][1][field]);
+        assert_eq!(of_egress, [&Value::from(0.0), &Value::from(sent)]);
     }
-    let report = ended.report().unwrap();
-    assert_eq!((&report["source"]["kind"], &report["links"]), (&"counters".into(), &serde_json::json!([])));
-    let entry = report["devices"].as_array().unwrap().iter().find(|d| d["source"] == "sysfs hw_counters");
-    assert_eq!(count(&entry.unwrap()["counters"]["tx_packets"]), sent, "{entry:?}");
-    let of_egress = ["ratio", "counted_packets"].map(|field| &report["coverage"][1][field]);
-    assert_eq!(of_egress, [&Value::from(0.0), &Value::from(sent)]);
 }

@@ -464,7 +464,7 @@ impl Work {
                 }
             }
         }
-        self.files.retain(|_, file| now.saturating_duration_since(file.seen) < KEEP);
+        self.keep(now);
         self.sources();
     }
 
@@ -510,6 +510,12 @@ impl Work {
         Ok(())
     }
 
+    /// Forgets files without a process. One that is probed stays until the window ends: its next process would add a
+    /// second probe, and each call would count twice. The probe keeps its file system in use anyway.
+    fn keep(&mut self, now: Instant) {
+        self.files.retain(|_, file| file.is_attached || now.saturating_duration_since(file.seen) < KEEP);
+    }
+
     /// Publishes which files are sampled, and which processes cannot be.
     fn sources(&mut self) {
         let mut files: Vec<String> = self.files.values().map(|file| file.path.clone()).collect();
@@ -540,6 +546,33 @@ mod tests {
     use super::*;
     use crate::host::read::testing::tree;
 
+    fn work(root: HostRoot) -> Work {
+        let counter = Counter::new(Plan::default());
+        let shared = Shared { present: Mutex::default(), posts: Mutex::new(counter.sample()) };
+        Work::new(Plan::default(), Arc::new(shared), counter, root)
+    }
+
+    #[test]
+    fn a_probed_file_is_kept_until_the_window_ends() {
+        let host = tree(&[("lib/provider.so", "")]);
+        let mut work = work(HostRoot::at(host.path()));
+        let seen = Instant::now();
+        for (inode, is_attached) in [(1, false), (2, true)] {
+            let path = host.path().join("lib/provider.so");
+            let file = File::open(&path).unwrap();
+            let file = SampledFile { file, path: path.display().to_string(), seen, is_attached };
+            work.files.insert((("8:1".to_owned(), inode), 64), file);
+        }
+        let kept = |work: &mut Work, at: Instant| {
+            work.keep(at);
+            work.files.keys().map(|((_, inode), _)| *inode).collect::<Vec<_>>()
+        };
+        assert_eq!(kept(&mut work, seen), [1, 2]);
+        assert_eq!(kept(&mut work, seen + KEEP), [2], "a second probe of it would count each call twice");
+        work.files.values_mut().for_each(|file| file.is_attached = false);
+        assert_eq!(kept(&mut work, seen + KEEP), [0_u64; 0]);
+    }
+
     /// Libraries open a device to look at it, close it, and open the next one.
     #[test]
     fn a_queue_pair_has_the_device_that_its_descriptor_is_now() {
@@ -548,9 +581,7 @@ mod tests {
             ("sys/class/infiniband_verbs/uverbs1/ibdev", "mlx5_1"),
             ("proc/7/fd/9", "-> /dev/infiniband/uverbs0"),
         ]);
-        let counter = Counter::new(Plan::default());
-        let shared = Shared { present: Mutex::default(), posts: Mutex::new(counter.sample()) };
-        let mut work = Work::new(Plan::default(), Arc::new(shared), counter, HostRoot::at(host.path()));
+        let mut work = work(HostRoot::at(host.path()));
         work.descriptors.insert((7, 9), "mlx5_0".to_owned());
         let key = |qpn| PostKey { pid: 7, qpn, device_fd: 9, pad: 0 };
         let device = |work: &mut Work, qpn| {

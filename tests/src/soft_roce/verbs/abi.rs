@@ -172,6 +172,21 @@ pub(super) const POLL_CQ: usize = 96;
 pub(super) const POST_SEND: usize = 208;
 pub(super) const POST_RECEIVE: usize = 216;
 
+/// A function of the library, in the version whose structures these are.
+#[cfg(not(target_env = "musl"))]
+macro_rules! symbol {
+    ($handle:expr, $name:expr) => {
+        libc::dlvsym($handle, $name, c"IBVERBS_1.1".as_ptr())
+    };
+}
+/// musl has no versions, and its static programs open no library.
+#[cfg(target_env = "musl")]
+macro_rules! symbol {
+    ($handle:expr, $name:expr) => {
+        libc::dlsym($handle, $name)
+    };
+}
+
 macro_rules! library {
     ($($field:ident $symbol:literal fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
         pub(super) struct Library { $(pub(super) $field: unsafe extern "C" fn($($argument),*) $(-> $result)?,)* }
@@ -183,7 +198,7 @@ macro_rules! library {
                 ensure!(!handle.is_null(), "libibverbs.so.1 cannot be opened: this is for the machine of `cargo xtask vm`");
                 $(
                     // SAFETY: the handle is open, and the name ends with a zero.
-                    let found = unsafe { libc::dlvsym(handle, concat!($symbol, "\0").as_ptr().cast(), c"IBVERBS_1.1".as_ptr()) };
+                    let found = unsafe { symbol!(handle, concat!($symbol, "\0").as_ptr().cast()) };
                     ensure!(!found.is_null(), "libibverbs has no {}", $symbol);
                     // SAFETY: the type is that of the function in verbs.h.
                     let $field = unsafe {

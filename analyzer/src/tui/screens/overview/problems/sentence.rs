@@ -14,12 +14,9 @@ pub(in crate::tui) fn shortened(title: &str, width: usize) -> String {
     if let Some(form) = forms.find(|form| letters(form) <= width) {
         return form.to_owned();
     }
-    let parts = |text: &str| {
-        let parts = whole(text, width.saturating_sub(1))?;
-        (letters(parts) > width / 2).then(|| format!("{parts}…"))
-    };
-    let Some(parts) = parts(title).or_else(|| parts(&brief)) else { return cut(title, width, false) };
     let words = cut(&brief, width, false);
+    let parts = whole(&brief, width.saturating_sub(1)).filter(|parts| letters(parts) > width / 2);
+    let Some(parts) = parts.map(|parts| format!("{parts}…")) else { return words };
     let kept = letters(words.trim_end_matches(['…', ' ', ',']));
     if kept >= letters(&parts) + WORTH { words } else { parts }
 }
