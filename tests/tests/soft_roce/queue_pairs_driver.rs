@@ -207,6 +207,18 @@ impl Drop for OnPci {
     }
 }
 
+/// Loads mlx5_core. False, and says so, if its commands cannot be probed, which the report of
+/// `modules_that_are_loaded_again_are_followed` must name.
+fn loads_commands_or_skip() -> bool {
+    tool::run("modprobe", &["mlx5_core"]).unwrap();
+    let can = has_commands();
+    if !can {
+        println!("SKIP commands to mlx5's firmware: this kernel's mlx5_core has no {COMMANDS} to probe");
+        tool::run("rmmod", &["mlx5_core"]).unwrap();
+    }
+    can
+}
+
 /// From the commands to the report: which of them are recorded, and what they say.
 #[test]
 #[ignore = "for the machine of `cargo xtask vm`"]
@@ -216,11 +228,7 @@ fn queue_pairs_past_the_verbs_are_those_of_their_commands() {
     const OTHERS: [u32; 3] = [0xa002, 0xa003, 0xa004];
     const AFTER_ALL: u32 = 0xa005;
     lab::up().unwrap();
-    tool::run("modprobe", &["mlx5_core"]).unwrap();
-    if !has_commands() {
-        // That the report names it, `modules_that_are_loaded_again_are_followed` tests.
-        println!("SKIP commands to mlx5's firmware: this kernel's mlx5_core has no {COMMANDS} to probe");
-        tool::run("rmmod", &["mlx5_core"]).unwrap();
+    if !loads_commands_or_skip() {
         return;
     }
     let firmware = Firmware::new();

@@ -558,9 +558,8 @@ mod tests {
         let mut work = work(HostRoot::at(host.path()));
         let seen = Instant::now();
         for (inode, is_attached) in [(1, false), (2, true)] {
-            let path = host.path().join("lib/provider.so");
-            let file = File::open(&path).unwrap();
-            let file = SampledFile { file, path: path.display().to_string(), seen, is_attached };
+            let file = File::open(host.path().join("lib/provider.so")).unwrap();
+            let file = SampledFile { file, path: "provider.so".to_owned(), seen, is_attached };
             work.files.insert((("8:1".to_owned(), inode), 64), file);
         }
         let kept = |work: &mut Work, at: Instant| {
