@@ -53,8 +53,8 @@ fn posts(report: &Value, lqpn: u64) -> &Value {
     let devices = report["devices"].as_array().into_iter().flatten();
     let near = devices.filter(|device| device["name"] == NEAR.device);
     let qps = near.flat_map(|device| device["qps"].as_array().into_iter().flatten());
-    let posts = qps.filter(|qp| qp["lqpn"] == lqpn).map(|qp| &qp["posts"]);
-    posts.filter(|posts| posts.is_object()).last().unwrap_or(&Value::Null)
+    let mut posts = qps.filter(|qp| qp["lqpn"] == lqpn).map(|qp| &qp["posts"]);
+    posts.rfind(|posts| posts.is_object()).unwrap_or(&Value::Null)
 }
 
 /// perftest's messages equal the sampled posts, message for message, including chained ones.
