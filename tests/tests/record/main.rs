@@ -572,8 +572,8 @@ fn on_a_terminal_progress_is_shown_and_removed() {
         let (status, shown) = pty::output(command.env("ROCESCOPE_TEST_IMPATIENT", "1")).unwrap();
         assert!(status.success(), "{shown}");
         let last = shown.rfind(share).unwrap_or_else(|| panic!("no progress of {arguments:?}: {shown:?}"));
-        let shows = ends.iter().any(|end| shown[last..].contains(end));
-        assert!(shows && shown[last..].contains("\r\x1b[K"), "{shown:?}");
+        let is_whole = ends.iter().any(|end| shown[last..].contains(end));
+        assert!(is_whole && shown[last..].contains("\r\x1b[K"), "{shown:?}");
     }
     // Elsewhere it would be in the way.
     let output = self::record(Path::new(large), &folder.path().join("again"), &[]);
